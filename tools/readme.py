@@ -1,0 +1,35 @@
+"""Write README.md from nbs/index.ipynb, or check that it is up to date (--check).
+
+nbdev's own processors drop hidden cells and export marks; nbconvert turns the rest into Markdown.
+"""
+import sys
+from pathlib import Path
+
+import nbformat
+from nbconvert import MarkdownExporter
+from nbdev.process import NBProcessor
+from nbdev.processors import clean_magics, clean_show_doc, hide_, hide_line, rm_export, rm_header_dash, strip_ansi
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTE = "<!-- made from nbs/index.ipynb by tools/readme.py; edit the notebook -->\n\n"
+
+
+def markdown() -> str:
+    "The index notebook as Markdown; pictures stay inside it as HTML or text."
+    processor = NBProcessor(ROOT / "nbs" / "index.ipynb", rm_directives=True,
+                            procs=[strip_ansi, hide_line, clean_show_doc, rm_export, clean_magics, hide_, rm_header_dash])
+    processor.process()
+    notebook = nbformat.from_dict(processor.nb)
+    body, resources = MarkdownExporter().from_notebook_node(notebook)
+    if resources.get("outputs"): raise SystemExit("nbs/index.ipynb: outputs with image files cannot go into README.md; link to a committed figure")
+    return NOTE + "\n".join(line.rstrip() for line in body.strip().splitlines()) + "\n"
+
+
+if __name__ == "__main__":
+    readme, text = ROOT / "README.md", markdown()
+    if "--check" in sys.argv[1:]:
+        if not readme.exists() or readme.read_text(encoding="utf-8") != text: sys.exit("README.md is not what nbs/index.ipynb gives: run python tools/readme.py")
+        print("README.md is in sync with nbs/index.ipynb")
+    else:
+        readme.write_text(text, encoding="utf-8")
+        print("wrote README.md")
