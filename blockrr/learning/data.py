@@ -395,7 +395,7 @@ What you can do:
 def _fit(data, name):
     "The data set `name`, made from what a road led to, verified."
     if data.name == name: return verify(data)
-    if data.name != 'cifar10': raise ValueError(f'holds only {data.name} and its subsets, not {name}')
+    if data.name != 'cifar10': raise FileNotFoundError(f'holds only {data.name} and its subsets, not {name}')
     return verify(imbalanced(verify(data), _COUNTS[name], name=name))
 
 def _climb(name, root, download, progress):
