@@ -329,14 +329,24 @@ def claims(
     return pd.DataFrame(rows)
 
 # %% ../../nbs/study/03_claims.ipynb #be0cb4ab
+def _tally(table):
+    "The claims by verdict, in words."
+    lines = []
+    for verdict, words in (("yes", "Hold"), ("no", "Do not hold"), ("cannot be told", "Cannot be told")):
+        found = [f"{r.claim} ({r.data})" for r in table.itertuples() if r.holds == verdict]
+        lines.append(f"<li><b>{words} ({len(found)} of {len(table)})</b>: {html.escape('; '.join(found)) or 'none'}</li>")
+    return f"<ul>{''.join(lines)}</ul>"
+
+
 def show_claims(
     table: pd.DataFrame,  # from `claims`
-) -> HTML:  # one claim a row
-    "The verdicts as a table, with the numbers that decided."
+) -> HTML:  # a list by verdict, then one claim a row
+    "The verdicts with the numbers that decided."
     def row(r):
         words = [f"{html.escape(r.claim)} ({r.data})<br><small>{html.escape(r.where)}</small>", html.escape(r.criterion),
                  f"<b>{r.holds}</b><br><small>{html.escape(r.evidence)}</small>",
                  f"{r.in_print}<br><small>{html.escape(r.print_evidence)}</small>"]
         return "<tr>" + "".join(f"<td>{word}</td>" for word in words) + "</tr>"
     head = "".join(f"<th>{name}</th>" for name in ("claim", "it holds if", "with our records", "with the paper's own numbers"))
-    return HTML(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(row(r) for r in table.itertuples())}</tbody></table>")
+    body = "".join(row(r) for r in table.itertuples())
+    return HTML(f"{_tally(table)}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['COLOURS', 'load', 'select', 'summary', 'incomplete', 'Cell', 'Interval', 'contrast', 'beside_paper', 'show_table',
-           'save_figure', 'plot_accuracy', 'plot_per_class', 'plot_l', 'plot_sigma', 'provenance_line', 'html_report']
+           'save_figure', 'plot_accuracy', 'plot_per_class', 'ablated', 'plot_l', 'plot_sigma', 'show_ablation',
+           'provenance_line', 'html_report']
 
 # %% ../../nbs/study/02_report.ipynb #1054cddd
 import html, json, math, os, re, tempfile
@@ -78,12 +79,11 @@ def load(
     return frame
 
 # %% ../../nbs/study/02_report.ipynb #9637a9ce
-def _chosen(rows, dataset, epsilon):
+def _chosen(dataset, epsilon):
     "The (sigma, l) of the main grid for one data set and budget; None accepts any."
-    if dataset in paper.DATASETS:
-        return paper.settings(dataset, epsilon) if epsilon in paper.EPSILONS else (None, None)
-    points = rows[rows.mechanism == "block_rr"][["sigma", "l"]].drop_duplicates()
-    return tuple(None if points[x].mode().empty else points[x].mode().iloc[0] for x in ("sigma", "l"))
+    if epsilon not in paper.EPSILONS:
+        return None, None
+    return paper.settings(dataset if dataset in paper.DATASETS else "cifar10_1", epsilon)
 
 
 def select(
@@ -95,7 +95,7 @@ def select(
         raise ValueError(f'part must be "main", "l" or "sigma", got {part!r}')
     keep = pd.Series(False, index=frame.index)
     for (dataset, epsilon), rows in frame.groupby(["dataset", "epsilon"]):
-        sigma, l = _chosen(rows, dataset, epsilon)
+        sigma, l = _chosen(dataset, epsilon)
         block = rows.mechanism == "block_rr"
         same_sigma = np.isclose(rows.sigma, sigma) if sigma is not None else pd.Series(True, index=rows.index)
         same_l = (rows.l == l) if l is not None else pd.Series(True, index=rows.index)
@@ -126,19 +126,21 @@ def incomplete(
     frame: pd.DataFrame,  # from `load`
     expected: "int | None" = None,  # seeds a cell should have; None takes the fullest cell of the part
 ) -> pd.DataFrame:  # part, dataset, mechanism, epsilon, sigma, l, n, expected; empty when all is there
-    "The cells with fewer seeds than expected, missing cells of the main grid included."
-    rows = []
+    "The cells with fewer seeds than expected, missing cells included."
+    rows, spec = [], ["dataset", "mechanism", "epsilon", "sigma", "l"]
     for part in ("main", "l", "sigma"):
-        chosen = select(frame, part)
-        counts = chosen.groupby(["dataset", "mechanism", "epsilon", "sigma", "l"], dropna=False).size()
+        chosen, axis = select(frame, part), "mechanism" if part == "main" else part
+        counts = chosen.groupby(spec, dropna=False).size()
         wanted = expected or (counts.max() if len(counts) else 0)
-        rows += [(part, *cell, n, wanted) for cell, n in counts.items() if n < wanted]
-        if part == "main":
-            there = {cell[:3] for cell in counts.index}
-            visited = chosen[["dataset", "epsilon"]].drop_duplicates().itertuples(index=False)
-            rows += [(part, d, m, e, math.nan, math.nan, 0, wanted) for d, e in visited
-                     for m in paper.MECHANISMS if (d, m, e) not in there]
-    return pd.DataFrame(rows, columns=["part", "dataset", "mechanism", "epsilon", "sigma", "l", "n", "expected"])
+        rows += [{"part": part, **dict(zip(spec, cell)), "n": n, "expected": wanted} for cell, n in counts.items() if n < wanted]
+        for dataset, cells in chosen.groupby("dataset"):
+            budgets = cells.groupby(axis).epsilon.nunique()
+            steps = paper.MECHANISMS if part == "main" else budgets.index[budgets > 1]  # a step stands at two budgets or more
+            for epsilon in sorted(cells.epsilon.unique()):
+                there = set(cells[axis][cells.epsilon == epsilon])
+                rows += [{"part": part, "dataset": dataset, "mechanism": "block_rr", "epsilon": epsilon, axis: x, "n": 0,
+                          "expected": wanted} for x in steps if x not in there]
+    return pd.DataFrame(rows, columns=["part", *spec, "n", "expected"])
 
 # %% ../../nbs/study/02_report.ipynb #30177521
 class Cell(NamedTuple):
@@ -228,6 +230,7 @@ def _signed(value, low, high, line=" "):
     "A difference with its interval."
     if math.isnan(value):
         return "–"
+    value, low, high = (round(v, 2) + 0.0 if math.isfinite(v) else v for v in (value, low, high))  # no minus zero
     ends = "(one run, no interval)" if math.isinf(low) else "(no spread)" if low == high else f"[{low:+.2f}, {high:+.2f}]"
     return f"{value:+.2f}{line}{ends}".replace("-", "−")
 
@@ -420,13 +423,13 @@ def plot_per_class(
     ax.set_ylabel("accuracy in the class (%)")
     ax.set_ylim(0, 104)
     seeds = _seeds(rows.groupby("mechanism").size().to_frame("n"))
-    ax.set_title(f"{paper.DATASETS.get(dataset, dataset)}, ε = {_epsilon(epsilon)}, {seeds}, bars: ±1 standard deviation", fontsize=10)
+    fig.suptitle(f"{paper.DATASETS.get(dataset, dataset)}, ε = {_epsilon(epsilon)}, {seeds}, error bars: ±1 standard deviation", fontsize=10)
     ax.grid(axis="y", alpha=0.3)
     found = dict(zip(*reversed(ax.get_legend_handles_labels())))
     order = [f"{name}{suffix}" for name in paper.MECHANISMS.values() for suffix in ("", ", paper")]
     shown = [label for label in order if label in found]
     if shown:
-        ax.legend([found[label] for label in shown], shown, fontsize=8, ncols=3, loc="upper right")
+        ax.legend([found[label] for label in shown], shown, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
     return _finish(fig)
 
 # %% ../../nbs/study/02_report.ipynb #dfc1a721
@@ -460,6 +463,15 @@ def _plot_ablation(frame, dataset, part, label):
     return _finish(fig)
 
 # %% ../../nbs/study/02_report.ipynb #f81966ce
+def ablated(
+    frame: pd.DataFrame,  # from `load`
+    part: str,  # "l" or "sigma"
+) -> str:  # the paper's second data set if no records have the ablation
+    "The data set whose records hold the ablation over `part`."
+    found = sorted(select(frame, part).dataset.unique())
+    return found[-1] if found else "cifar10_2"
+
+
 def plot_l(
     frame: pd.DataFrame,  # from `load`; one learner
     dataset: str = "cifar10_2",
@@ -473,22 +485,58 @@ def plot_sigma(
     dataset: str = "cifar10_2",
 ) -> "matplotlib.figure.Figure":
     "Accuracy of BlockRR against sigma."
-    return _plot_ablation(frame, dataset, "sigma", "σ, threshold of the weight matrix")
+    return _plot_ablation(frame, dataset, "sigma", "σ, scale of the weight matrix")
+
+# %% ../../nbs/study/02_report.ipynb #cf486392
+def show_ablation(
+    frame: pd.DataFrame,  # from `load`; one learner
+    part: str,  # "l" or "sigma"
+    dataset: str = "cifar10_2",
+    level: float = 0.95,  # coverage of the interval of the difference
+) -> HTML:
+    "BlockRR's accuracy by budget and parameter, for l beside the paper's."
+    rows = select(_one_learner(frame[frame.dataset == dataset]), part)
+    ours = summary(rows, by=("epsilon", part)).set_index(["epsilon", part])
+    theirs = paper.printed("ablation_l").set_index(["epsilon", "l"])
+    theirs = theirs[theirs.dataset == (dataset if part == "l" else None)]
+    places = sorted({*ours.index, *theirs.index})
+    xs, missing = sorted({x for _, x in places}), Cell(math.nan, math.nan, 0)
+    body = ""
+    for epsilon in sorted({e for e, _ in places}):
+        mine = [Cell(*ours.loc[(epsilon, x), ["mean", "std", "n"]]) if (epsilon, x) in ours.index else missing for x in xs]
+        printed = [Cell(*theirs.loc[(epsilon, x), ["value", "std"]], paper.SEEDS) if (epsilon, x) in theirs.index else missing for x in xs]
+        marks = [_ranked([c.mean for c in cells], (("<b>", "</b>"), ("<u>", "</u>"))) for cells in (mine, printed)]
+        body += f"<tr><th>{_epsilon(epsilon)}</th>"
+        for a, b, mark_a, mark_b in zip(mine, printed, *marks):
+            body += f"<td>{_number(a.mean, a.std, mark_a)}"
+            if len(theirs):
+                body += f"<br><small>paper {_number(b.mean, b.std, mark_b)}<br>{_signed(*contrast([a, b], [1, -1], level))}</small>"
+            body += "</td>"
+        body += "</tr>"
+    head = "".join(f"<th>{'σ' if part == 'sigma' else part} = {x:g}</th>" for x in xs)
+    text = (f"Overall test accuracy (%) of BlockRR on {paper.DATASETS.get(dataset, dataset)}, {_seeds(ours.reset_index())}, mean ± population "
+            "standard deviation." + " Below: the paper's, and ours minus the paper's with its 95% interval." * bool(len(theirs)))
+    return HTML(f"<p>{text}</p><table><thead><tr><th>ε</th>{head}</tr></thead><tbody>{body}</tbody></table>")
 
 # %% ../../nbs/study/02_report.ipynb #ec74e34b
 def provenance_line(
     frame: pd.DataFrame,  # from `load`
 ) -> str:
-    "Which records these are: how many, from which learner, commit and device."
-    files = frame.attrs.get("provenance", {})
+    "Which records these are: how many, from which learner, commit, processor and time."
+    files = list(frame.attrs.get("provenance", {}).values())
     if not len(frame):
         return f"No records in {Path(frame.attrs.get('folder', '')).name or 'the folder'} yet: run blockrr reproduce."
-    found = {name: sorted({str(p[name]) for p in files.values() if p.get(name)}) for name in ("commit", "device")}
     text = f"{len(frame)} records from {len(files)} files; learner {', '.join(sorted(frame.learner.unique()))}"
-    for name, values in found.items():
-        if values:
-            text += f"; {name} {', '.join(v[:12] if name == 'commit' else v for v in values)}"
-    if any(p.get("dirty") for p in files.values()):
+    known = {"commit": [str(p["commit"])[:12] for p in files if p.get("commit")],
+             "processor": [p["machine"]["processor"] for p in files if (p.get("machine") or {}).get("processor")],
+             "blockrr": [p["versions"]["blockrr"] for p in files if (p.get("versions") or {}).get("blockrr")]}
+    text += "".join(f"; {name} {', '.join(sorted(set(values)))}" for name, values in known.items() if values)
+    seconds = [p["wall_seconds"] for p in files if p.get("wall_seconds") is not None]
+    if seconds:
+        text += f"; {sum(seconds) / 60:.1f} minutes of wall time in all"
+    if any(p.get("finished") for p in files):
+        text += f"; last finished {max(p['finished'] for p in files if p.get('finished'))[:10]}"
+    if any(p.get("dirty") for p in files):
         text += " (some from a working tree with changes that were not committed)"
     return text + "."
 
