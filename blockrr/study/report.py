@@ -310,6 +310,15 @@ def _seeds(rows):
     return "no records yet" if not counts else f"n = {'–'.join(str(int(c)) for c in dict.fromkeys((counts[0], counts[-1])))} seeds"
 
 
+def _legend_above(ax, names):
+    "A legend over the axes, each name over its printed counterpart; False if there is nothing to name."
+    found = dict(zip(*reversed(ax.get_legend_handles_labels())))
+    shown = [label for name in names for label in (name, f"{name}, paper") if label in found]
+    if shown:
+        ax.legend([found[label] for label in shown], shown, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    return bool(shown)
+
+
 def _finish(fig):
     "Close the figure for pyplot, so that a notebook shows it once, and hand it back."
     plt.close(fig)
@@ -391,7 +400,7 @@ def plot_accuracy(
     right.set_title("bars: 95% interval of the difference", fontsize=9)
     fig.suptitle(f"{paper.DATASETS.get(dataset, dataset)}, {_seeds(table[table.n > 0])}", fontsize=10)
     if left.get_legend_handles_labels()[0]:
-        left.legend(fontsize=8, loc="lower right")
+        left.legend(fontsize=8)
     return _finish(fig)
 
 # %% ../../nbs/study/02_report.ipynb #b09443e1
@@ -425,11 +434,7 @@ def plot_per_class(
     seeds = _seeds(rows.groupby("mechanism").size().to_frame("n"))
     fig.suptitle(f"{paper.DATASETS.get(dataset, dataset)}, ε = {_epsilon(epsilon)}, {seeds}, error bars: ±1 standard deviation", fontsize=10)
     ax.grid(axis="y", alpha=0.3)
-    found = dict(zip(*reversed(ax.get_legend_handles_labels())))
-    order = [f"{name}{suffix}" for name in paper.MECHANISMS.values() for suffix in ("", ", paper")]
-    shown = [label for label in order if label in found]
-    if shown:
-        ax.legend([found[label] for label in shown], shown, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    _legend_above(ax, paper.MECHANISMS.values())
     return _finish(fig)
 
 # %% ../../nbs/study/02_report.ipynb #dfc1a721
@@ -455,10 +460,9 @@ def _plot_ablation(frame, dataset, part, label):
         ax.set_xlabel(label)
         ax.set_ylabel("overall accuracy (%)")
         ax.grid(alpha=0.3)
-        if ax.get_legend_handles_labels()[0]:
-            ax.legend(fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
-        else:
-            ax.text(0.5, 0.5, "no records yet", ha="center", transform=ax.transAxes)
+        if not _legend_above(ax, [f"ε = {e:g}" for e in budgets]):
+            ax.text(0.5, 0.5, f"no records at ε = {', '.join(f'{e:g}' for e in budgets)}", ha="center", transform=ax.transAxes)
+            ax.set_axis_off()
     fig.suptitle(f"BlockRR on {paper.DATASETS.get(dataset, dataset)}, {_seeds(rows)}, bars: ±1 standard deviation", fontsize=10)
     return _finish(fig)
 
@@ -553,6 +557,8 @@ def _section(path):
     from nbconvert import HTMLExporter
     exporter = HTMLExporter(template_name="basic", exclude_input=True, exclude_output_prompt=True, exclude_input_prompt=True)
     book = nbformat.read(path, as_version=4)
+    if not any(c.get("outputs") for c in book.cells):
+        raise ValueError(f"{path}: the notebook has no outputs; execute it first")
     book.cells = [c for c in book.cells if not c.source.startswith("#| hide")]
     name, body = Path(path).stem, exporter.from_notebook_node(book)[0]
     body = re.sub(r'(<h[1-6][^>]*? id=")', rf"\g<1>{name}-", body)  # the same heading may stand in two notebooks
