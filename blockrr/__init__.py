@@ -3,11 +3,12 @@ __version__ = "0.1.0"
 
 from blockrr.privacy.classification import best_k, block_rr, rr, rr_with_prior
 from blockrr.privacy.labels import Domain
+from blockrr.privacy.ledger import Ledger
 from blockrr.privacy.mechanism import Mechanism
 from blockrr.privacy.partition import Partition, partition_by_weight, weight_matrix
 from blockrr.privacy.prior import estimate_prior
 from blockrr.privacy.release import Release, release
 from blockrr.privacy.sampling import Certificate
 
-__all__ = ["Certificate", "Domain", "Mechanism", "Partition", "Release", "best_k", "block_rr", "estimate_prior",
+__all__ = ["Certificate", "Domain", "Ledger", "Mechanism", "Partition", "Release", "best_k", "block_rr", "estimate_prior",
            "partition_by_weight", "release", "rr", "rr_with_prior", "weight_matrix"]
