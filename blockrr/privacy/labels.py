@@ -69,39 +69,55 @@ class Domain:
     "The public, ordered set of values a label can take; built from an integer K or from a sequence."
     values: tuple # the labels in their order; an int K means 0 .. K-1
 
-    def __post_init__(self): object.__setattr__(self, "values", _domain_values(self.values))
+    def __post_init__(self):
+        object.__setattr__(self, "values", _domain_values(self.values))
+        object.__setattr__(self, "_counting", _is_counting(self.values))
+
     def __len__(self): return len(self.values)
 
     def encode(self,
         labels, # a column of n labels: list, tuple, NumPy array, pandas/Polars/Arrow series or torch tensor
-    ) -> np.ndarray: # intp [n], each in 0 .. K-1; ValueError for missing or unknown labels
+    ) -> np.ndarray: # the smallest unsigned integers that hold K-1, [n], read-only; ValueError for missing or unknown labels
         "Indices of labels in this domain."
         column = _column(labels)
-        codes = _encode_integers(self.values, column)
+        codes = _encode_counting(len(self), column) if self._counting else None
+        if codes is None: codes = _encode_integers(self.values, column)
         if codes is None: codes = _encode_objects(self.values, column)
-        bad = np.flatnonzero(codes < 0)
-        if bad.size: raise ValueError(_complaint(column, bad, len(self)))
+        if codes.dtype.kind == "i": # -1 stands for a label that is not in the domain
+            bad = np.flatnonzero(codes < 0)
+            if bad.size: raise ValueError(_complaint(column, bad, len(self)))
+        codes = codes.astype(_code_type(len(self)), copy=False).view()
+        codes.setflags(write=False)
         return codes
 
     def decode(self,
-        codes, # int [n], each in 0 .. K-1
+        codes, # int [n], each in 0 .. K-1; ValueError otherwise
         like=None, # the container whose kind (and dtype, name, index) the result takes; None: a NumPy array
         rows=None, # int [n]: the rows of `like` that the codes belong to; None: all of them, in order
     ): # n labels in a container like `like`
         "Labels of indices, in the container that `like` is."
-        values = _value_array(self.values)[np.asarray(codes)]
+        codes = np.asarray(codes) if np.size(codes) else np.empty(0, int)
+        if codes.size and not (codes.min() >= 0 and codes.max() < len(self)): raise ValueError(f"codes: needs indices from 0 to {len(self) - 1}")
+        values = codes if self._counting and like is not None else _value_array(self.values)[codes]
         return values if like is None else _like(values, self.values, like, rows)
 
-# %% ../../nbs/privacy/00_labels.ipynb #9881dfa0
+# %% ../../nbs/privacy/00_labels.ipynb #85321220
+def _is_counting(values) -> bool: return all(type(v) is int and v == i for i, v in enumerate(values))
+
+def _code_type(K: int): return np.uint8 if K <= 256 else np.uint16 if K <= 65536 else np.intp
+
+def _encode_counting(K, column):
+    "Indices for the domain 0 .. K-1 when all labels are integers; None where the slow way must find the bad row."
+    if column.dtype.kind not in "iu" or column.size and not (column.min() >= 0 and column.max() < K): return None
+    return column.astype(_code_type(K), copy=False)
+
 def _encode_integers(values, column):
     "Fast path for integer labels; None where it does not apply."
     if column.dtype.kind not in "iu" or not all(type(v) is int for v in values): return None
     if any(abs(v) >= 2**62 for v in values): return None
     K = len(values)
-    if values == tuple(range(K)):
-        ok = not column.size or (0 <= column.min() and column.max() < K)
-        return column.astype(np.intp) if ok else np.where((column >= 0) & (column < K), column, -1).astype(np.intp)
     known, order = np.sort(values), np.argsort(values)
+    if column.dtype == np.uint64: column = np.where(column < 2**62, column, 2**62).astype(np.int64) # no float may come between
     at = np.searchsorted(known, column).clip(max=K - 1)
     return np.where(known[at] == column, order[at], -1).astype(np.intp)
 
@@ -133,10 +149,11 @@ def _cast(values, domain, dtype) -> np.ndarray:
     "Values in the given NumPy dtype if it holds the whole domain exactly, else in their own."
     full = _value_array(domain)
     if dtype.kind == "O": return values.astype(object)
+    if dtype == values.dtype: return values
     if dtype.kind in "iuf" and full.dtype.kind in "if":
         with np.errstate(all="ignore"): fits = np.array_equal(full.astype(dtype).astype(full.dtype), full)
         if fits and not (dtype.kind == "u" and full.min() < 0): return values.astype(dtype)
-    return values
+    return values.astype(full.dtype, copy=False)
 
 # %% ../../nbs/privacy/00_labels.ipynb #d7fcca4e
 def _like(values, domain, like, rows):

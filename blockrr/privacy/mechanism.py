@@ -11,8 +11,8 @@ import math
 import numpy as np
 
 from .labels import Domain
-from .sampling import (DENOMINATOR, Certificate, RandomBits, _check_transition, certify_table,
-                                      check_epsilon, draw, integer_table)
+from .sampling import (DENOMINATOR, Certificate, RandomBits, _check_threads, _check_transition, _Draw, _sampler,
+                                      certify_table, check_epsilon, integer_table)
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #714b172d
 def check_prior(
@@ -54,6 +54,13 @@ class _Table:
     def labels(self) -> tuple: return self._domain.values
     denominator = DENOMINATOR
 
+    def _sampler(self):
+        "The look-up table of the weights, made when first needed; two threads may both make it, and make the same."
+        if (made := self.__dict__.get("_made")) is None: made = self.__dict__["_made"] = _sampler(self.weights, self._columns)
+        return made
+
+    def __getstate__(self): return {k: v for k, v in self.__dict__.items() if k != "_made"} # a pickle stays small
+
     def __repr__(self):
         dropped = len(self.labels) - len(self.outputs)
         note = f", {dropped} of them never released" if dropped else ""
@@ -65,12 +72,23 @@ class Mechanism(_Table):
 
     def privatize(self,
         labels, # column of n true labels: list, tuple, array, series or tensor
-        seed=None, # None: secure randomness; an integer: reproducible, hence not private against who knows it
+        seed=None, # None: secure randomness; an int or list of ints >= 0: reproducible, hence not private against who knows it
+        threads=1, # how many threads share the work; the released labels do not depend on it
     ): # n released labels, in the same kind of container; TypeError or ValueError and nothing released otherwise
         "Release every label once. Store the result: a second call spends epsilon a second time."
-        return self._domain.decode(self._release(self._domain.encode(labels), RandomBits(seed)), like=labels)
+        bits, threads = RandomBits(seed), _check_threads(threads)
+        return self._domain.decode(self._release(self._domain.encode(labels), bits, threads), like=labels)
 
-    def _release(self, codes, bits): return self._columns[draw(self.weights, codes, bits)]
+    def privatize_chunks(self,
+        chunks, # an iterable of columns, which together are one column
+        seed=None, # as in `privatize`: the released chunks together are what one call would have released
+        threads=1, # how many threads share the work on each chunk
+    ): # an iterator of released chunks; a bad chunk raises when it is reached, and the chunks before it were released
+        "Release a column that comes in pieces, one piece in memory at a time."
+        step, threads = _Draw(self._sampler(), RandomBits(seed)), _check_threads(threads)
+        return (self._domain.decode(step(self._domain.encode(chunk), threads), like=chunk) for chunk in chunks)
+
+    def _release(self, codes, bits, threads=1): return _Draw(self._sampler(), bits)(codes, threads)
 
     def certify(self) -> Certificate: # `.epsilon` (rounded up), `.holds`, `.worst` = (output, likelier label, other label)
         "The exact privacy of the integers that are sampled."

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from numbers import Integral, Real
-import math, os
+from concurrent.futures import ThreadPoolExecutor
+import math, os, threading
 
 import numpy as np
 
@@ -133,15 +134,27 @@ class RandomBits:
     def __init__(self,
         seed=None, # None: secure bits; an int >= 0, a sequence of such ints or a SeedSequence: reproducible bits
     ):
-        self.reproducible = seed is not None
-        if self.reproducible: self._words = np.random.PCG64(seed_sequence(seed)).random_raw
-        else: self._words = _secure_words()
+        self.reproducible, self._lock = seed is not None, threading.Lock()
+        if self.reproducible: self._raw = np.random.PCG64(seed_sequence(seed)).random_raw
+        else: self._fill = _secure_fill()
 
     def words(self,
         n: int, # how many
     ) -> np.ndarray: # uint64 [n], uniform
         "The next n words of 64 random bits."
-        return self._words(n)
+        if self.reproducible: return self._raw(n)
+        buffer = np.empty(n + 2, np.uint64)
+        self.fill(buffer.view(np.uint8), 8 * n)
+        return buffer[:n]
+
+    def fill(self,
+        buffer: np.ndarray, # uint8, at least n + 15 bytes; what lies beyond n is scratch space
+        n: int, # how many bytes
+    ):
+        "Overwrite the first n bytes of a buffer with random ones, without a copy where the bits are secure."
+        if self.reproducible: buffer[:n] = self._raw(-(-n // 8)).astype("<u8", copy=False).view(np.uint8)[:n]
+        else:
+            with self._lock: self._fill(buffer, n)
 
     def below(self,
         n: int, # an integer >= 1 of any size
@@ -154,13 +167,27 @@ class RandomBits:
 
     def __reduce__(self): raise TypeError("RandomBits: cannot be copied or pickled, as the copy would repeat the same bits")
 
-# %% ../../nbs/privacy/01_sampling.ipynb #984b4ca6
-def _secure_words():
-    "A function n -> uint64 [n] of secure random words."
+# %% ../../nbs/privacy/01_sampling.ipynb #7a383c21
+_ZEROS = bytes(1 << 18)
+
+def _secure_fill():
+    "A function (buffer, n) that overwrites n bytes with secure random ones."
     try: from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-    except ImportError: return lambda n: np.frombuffer(os.urandom(8 * n), np.uint64)
-    stream = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
-    return lambda n: np.frombuffer(stream.update(bytes(8 * n)), np.uint64)
+    except ImportError: return _system_fill
+    fresh = lambda: (os.getpid(), Cipher(algorithms.AES(os.urandom(32)), modes.CTR(bytes(16))).encryptor())
+    state = fresh()
+    def fill(buffer, n):
+        nonlocal state
+        if state[0] != os.getpid(): state = fresh() # a forked child must not repeat its parent's bits
+        for start in range(0, n, len(_ZEROS)):
+            size = min(len(_ZEROS), n - start)
+            state[1].update_into(memoryview(_ZEROS)[:size], buffer[start:start + size + 15])
+    return fill
+
+def _system_fill(buffer, n):
+    for start in range(0, n, len(_ZEROS)):
+        size = min(len(_ZEROS), n - start)
+        buffer[start:start + size] = np.frombuffer(os.urandom(size), np.uint8)
 
 def seed_sequence(
     seed, # an int >= 0, a sequence of ints >= 0, or a SeedSequence
@@ -176,26 +203,167 @@ def seed_sequence(
     return np.random.SeedSequence([int(s) for s in parts] if len(parts) > 1 else int(parts[0]), spawn_key=key)
 
 # %% ../../nbs/privacy/01_sampling.ipynb #a27f856f
-_BLOCK = 1 << 16
+def _small(top: int): return next(d for d in (np.uint8, np.uint16, np.uint32, np.int64) if top <= np.iinfo(d).max)
+
+class _Lookup:
+    "Sampler for up to 128 labels and 255 outputs: 16 bits and the label index a table of bytes."
+    bits, dtype = np.dtype("<u2"), np.uint8
+    def __init__(self, weights, columns): # columns: int [n_outputs], what is written for each output
+        self.edges = np.cumsum(weights, axis=1)
+        self.columns = columns.astype(np.uint8)
+        table = np.empty((len(weights), 1 << 16), np.uint8)
+        for row, edge in zip(table, self.edges):
+            last = np.concatenate([[0], -(-edge >> 46)]) # the cell after the last one that belongs to an output, in part or whole
+            row[:] = np.repeat(self.columns, np.diff(last))
+            inside = edge & (1 << 46) - 1 > 0
+            row[edge[inside] >> 46] = 255
+        self.table = table.ravel()
+
+    def scratch(self): return np.empty(_BLOCK, np.uint32)
+
+    def fill(self, codes, random, more, index, out):
+        "Write outputs for at most 65,536 codes; random: 16 bits each; more(n): n further words of 64 bits."
+        index = index[:len(codes)]
+        np.left_shift(codes, 16, out=index, dtype=np.uint32, casting="unsafe")
+        np.bitwise_or(index, random, out=index, casting="unsafe")
+        np.take(self.table, index, out=out, mode="clip")
+        odd = np.flatnonzero(out == 255)
+        if odd.size:
+            u = random[odd].astype(np.int64) << 46 | (more(odd.size) >> np.uint64(18)).astype(np.int64)
+            out[odd] = self.columns[(self.edges[codes[odd]] <= u[:, None]).sum(1)]
+
+# %% ../../nbs/privacy/01_sampling.ipynb #cf81b0c8
+def _alias(weights, k: int):
+    "Cuts int64 [n_labels, 2**k] and second outputs of the alias method, exactly: cell c gives c below the cut, else the second."
+    n, m, size = *weights.shape, 1 << k
+    full, rows = DENOMINATOR >> k, np.arange(n)
+    W = np.zeros((n, size), np.int64)
+    W[:, :m] = weights
+    cut, other = np.full((n, size), full), np.tile(np.arange(size, dtype=np.int32), (n, 1))
+    heavy = W > full
+    order = np.argsort(heavy, axis=1, kind="stable").astype(np.int32) # light outputs first, then heavy ones
+    light_end = size - heavy.sum(1)
+    i, j = np.zeros(n, np.int64), light_end.copy()
+    left = np.where(j < size, W[rows, order[rows, np.minimum(j, size - 1)]], 0)
+    for _ in range(size):
+        on = np.flatnonzero(j < size) # a row without a heavy output left is done: its other cells are whole
+        if not on.size: break
+        r, a, b = rows[on], i[on], j[on]
+        spent = left[on] <= full # the current heavy output is light by now
+        after = np.minimum(b + 1, size - 1)
+        cell = order[r, np.where(spent, b, np.minimum(a, size - 1))]
+        mass, giver = np.where(spent, left[on], W[r, cell]), order[r, np.where(spent, after, b)]
+        end = spent & (b + 1 >= size) # the last heavy output fills its own cell
+        cut[r, cell], other[r, cell] = np.where(end, full, mass), np.where(end, cell, giver)
+        left[on] = np.where(spent, W[r, giver] + left[on] - full, left[on] + mass - full)
+        i[on], j[on] = a + ~spent, b + spent
+    return cut, np.where(cut == full, np.arange(size, dtype=np.int32), other)
+
+class _Alias:
+    "Sampler for many labels or outputs: 32 bits and the label index the cells of the alias method."
+    bits = np.dtype("<u4")
+    def __init__(self, weights, columns):
+        self.k = max(1, (weights.shape[1] - 1).bit_length())
+        self.cut, other = _alias(weights, self.k)
+        whole = self.cut == DENOMINATOR >> self.k # nothing to compare: both outputs are the cell's own
+        self.table = (np.where(whole, 0, self.cut >> 30) << self.k | other).astype(np.uint32).ravel()
+        self.dtype = _small(int(columns.max()))
+        self.columns = columns.astype(self.dtype)
+
+    def scratch(self): return np.empty(_BLOCK, np.intp)
+
+    def fill(self, codes, random, more, index, out):
+        "Write outputs for at most 65,536 codes; random: 32 bits each; more(n): n further words of 64 bits."
+        index, k = index[:len(codes)], self.k
+        cell, rest = random >> np.uint32(32 - k), random & np.uint32((1 << 32 - k) - 1)
+        np.left_shift(codes, k, out=index, dtype=np.intp, casting="unsafe")
+        np.bitwise_or(index, cell, out=index)
+        entry = np.take(self.table, index, mode="clip")
+        cut, chosen = entry >> np.uint32(k), entry & np.uint32((1 << k) - 1)
+        np.copyto(chosen, cell, where=rest < cut, casting="same_kind")
+        odd = np.flatnonzero(rest == cut)
+        if odd.size:
+            u = rest[odd].astype(np.int64) << 30 | (more(odd.size) >> np.uint64(34)).astype(np.int64)
+            own = (u < self.cut.ravel()[index[odd]])
+            chosen[odd[own]] = cell[odd[own]]
+        np.take(self.columns, chosen, out=out, mode="clip")
+
+# %% ../../nbs/privacy/01_sampling.ipynb #1d424f99
+_BLOCK = 1 << 16 # part of what a seed means: never change it
+
+class _Source:
+    "One thread's randomness and work space."
+    def __init__(self, sampler, bits, key):
+        self.sampler, self.bits, self.key = sampler, bits, key
+        self.index, self.buffer = sampler.scratch(), np.empty(_BLOCK * sampler.bits.itemsize + 15, np.uint8)
+
+    def start(self, block: int):
+        "Begin a block; with a key, its bits depend on key and number alone."
+        if self.key is not None:
+            self.bits = RandomBits(np.random.SeedSequence(self.key, spawn_key=(block,)))
+            self.bits.fill(self.buffer, len(self.buffer) - 15)
+
+    def fill(self, codes, at: int, out):
+        "Outputs for a piece of a block that begins at this place of the block."
+        size, n = self.sampler.bits.itemsize, len(codes)
+        if self.key is None: at, _ = 0, self.bits.fill(self.buffer, n * size)
+        random = self.buffer[at * size:(at + n) * size].view(self.sampler.bits)
+        self.sampler.fill(codes, random, self.bits.words, self.index, out)
+
+# %% ../../nbs/privacy/01_sampling.ipynb #738e3ebd
+class _Draw:
+    "Outputs for a column that may come in pieces; the pieces do not change what a seed gives."
+    def __init__(self, sampler, bits: RandomBits):
+        self.sampler, self.bits, self.at = sampler, bits, 0
+        self.key = bits.words(4).tolist() if bits.reproducible else None
+        self.source = None
+
+    def __call__(self, codes, threads=1) -> np.ndarray:
+        out = np.empty(len(codes), self.sampler.dtype)
+        cuts = [0, *range(-self.at % _BLOCK or _BLOCK, len(codes), _BLOCK), len(codes)] if len(codes) else [0]
+        pieces = list(zip(cuts, cuts[1:]))
+        share = -(-len(pieces) // threads) or 1
+        jobs = [pieces[i:i + share] for i in range(0, len(pieces), share)]
+        sources = [self.source or self._new(self.bits)] + [self._new(RandomBits()) for _ in jobs[1:]]
+        def work(source, job):
+            for a, b in job:
+                if (self.at + a) % _BLOCK == 0: source.start((self.at + a) // _BLOCK)
+                source.fill(codes[a:b], (self.at + a) % _BLOCK, out[a:b])
+        if len(jobs) < 2: [work(*pair) for pair in zip(sources, jobs)]
+        else:
+            with ThreadPoolExecutor(len(jobs)) as pool: list(pool.map(work, sources, jobs))
+        self.at, self.source = self.at + len(codes), sources[len(jobs) - 1] if jobs else self.source
+        return out
+
+    def _new(self, bits): return _Source(self.sampler, bits, self.key)
+
+# %% ../../nbs/privacy/01_sampling.ipynb #d4235b70
+def _sampler(weights, columns=None):
+    "The sampler for a table of integers; columns: int [n_outputs], what is drawn, column numbers by default."
+    weights = np.asarray(weights)
+    columns = np.arange(weights.shape[1]) if columns is None else columns
+    small = len(weights) <= 128 and weights.shape[1] <= 255 and columns.max() < 255
+    return (_Lookup if small else _Alias)(weights, columns)
 
 def draw(
     weights, # int64 [n_labels, n_outputs], rows sum to 2**62
-    codes, # int [n], the true labels' row numbers
+    codes, # int [n], the true labels' row numbers; ValueError outside 0 .. n_labels-1
     bits: RandomBits, # where the randomness comes from
-) -> np.ndarray: # intp [n], column numbers
+    threads=1, # how many threads share the work; does not change the result
+) -> np.ndarray: # the smallest unsigned integers that hold a column number, [n]
     "One output for every label, with exactly the probabilities weights / 2**62."
-    edges = np.cumsum(weights, axis=1)
-    small = np.uint8 if len(weights) <= 256 else np.uint16 if len(weights) <= 65536 else np.int64
-    out = np.empty(len(codes), np.intp)
-    for start in range(0, len(codes), _BLOCK):
-        block = np.asarray(codes[start:start + _BLOCK]).astype(small)
-        u = (bits.words(len(block)) >> np.uint64(2)).astype(np.int64)
-        order = np.argsort(block, kind="stable") # radix sort for small integers
-        sorted_block, part = block[order], out[start:start + _BLOCK]
-        starts = np.flatnonzero(np.diff(sorted_block, prepend=sorted_block[0])) if len(block) else []
-        for group in np.split(order, starts):
-            part[group] = edges[block[group[0]]].searchsorted(u[group], side="right")
-    return out
+    return _Draw(_sampler(weights), bits)(_check_codes(codes, len(weights)), _check_threads(threads))
+
+def _check_codes(codes, n_labels: int) -> np.ndarray:
+    codes = np.asarray(codes)
+    if codes.ndim != 1 or codes.dtype.kind not in "iu": raise TypeError(f"codes: needs a column of integers, got {codes.dtype} with shape {codes.shape}")
+    if codes.size and not (codes.min() >= 0 and codes.max() < n_labels): raise ValueError(f"codes: needs row numbers from 0 to {n_labels - 1}")
+    return codes
+
+def _check_threads(threads) -> int:
+    if isinstance(threads, bool) or not isinstance(threads, Integral): raise TypeError(f"threads: needs an integer, got {type(threads).__name__}")
+    if threads < 1: raise ValueError(f"threads: needs at least 1, got {threads}")
+    return int(threads)
 
 # %% ../../nbs/privacy/01_sampling.ipynb #12ff99ee
 def _bernoulli_exp(x: Fraction, bits: RandomBits) -> bool:
