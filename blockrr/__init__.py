@@ -1,6 +1,7 @@
 """Label differential privacy by block randomised response; see https://blockrr.github.io/blockrr."""
 __version__ = "0.1.0"
 
+from blockrr.privacy.audit import audit
 from blockrr.privacy.classification import best_k, block_rr, rr, rr_with_prior
 from blockrr.privacy.labels import Domain
 from blockrr.privacy.ledger import Ledger
@@ -10,5 +11,5 @@ from blockrr.privacy.prior import estimate_prior
 from blockrr.privacy.release import Release, release
 from blockrr.privacy.sampling import Certificate
 
-__all__ = ["Certificate", "Domain", "Ledger", "Mechanism", "Partition", "Release", "best_k", "block_rr", "estimate_prior",
+__all__ = ["Certificate", "Domain", "Ledger", "Mechanism", "Partition", "Release", "audit", "best_k", "block_rr", "estimate_prior",
            "partition_by_weight", "release", "rr", "rr_with_prior", "weight_matrix"]

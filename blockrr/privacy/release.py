@@ -20,17 +20,18 @@ from .prior import estimate_prior, split
 from .sampling import Certificate, RandomBits, check_epsilon, seed_sequence
 
 # %% ../../nbs/privacy/06_release.ipynb #ca9563c0
-NEIGHBOURING = "Two data sets are neighbours if they differ in the label of one row. Features, the number of rows and the split of rows are public."
-_ONE_USE = "Every label is used once, in its own release; the labels of different rows are disjoint data, so epsilon is the largest over rows, not a sum (parallel composition)."
-_TWO_PARTS = ("Each label is used once, either for the prior or for its own release, in two disjoint sets of rows that were chosen without looking at labels, "
-              "so epsilon is the larger of the two and not their sum (parallel composition).")
-
 def table_digest(
     weights, # int [n_labels, n_outputs]: the table that is sampled from
 ) -> str: # 64 hexadecimal digits
     "SHA-256 of a table's shape and of its entries as little-endian 64-bit integers, row by row."
     W = np.ascontiguousarray(weights, "<i8")
     return hashlib.sha256(f"{W.shape[0]} x {W.shape[1]}\n".encode() + W.tobytes()).hexdigest()
+
+# %% ../../nbs/privacy/06_release.ipynb #077682f7
+NEIGHBOURING = "Two data sets are neighbours if they differ in the label of one row. Features, the number of rows and the split of rows are public."
+_ONE_USE = "Every label is used once, in its own release; the labels of different rows are disjoint data, so epsilon is the largest over rows, not a sum (parallel composition)."
+_TWO_PARTS = ("Each label is used once, either for the prior or for its own release, in two disjoint sets of rows that were chosen without looking at labels, "
+              "so epsilon is the larger of the two and not their sum (parallel composition).")
 
 @dataclass(frozen=True)
 class Statement:
