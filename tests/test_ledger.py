@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import blockrr as br
-from blockrr.privacy import release as release_module
+from blockrr.privacy import ledger as ledger_module, release as release_module
 from blockrr.privacy.ledger import BudgetExceeded, Ledger, _rounded, _total
 
 
@@ -71,6 +72,24 @@ def test_processes_cannot_overspend_together(tmp_path):
     assert (lines.count("spent"), lines.count("refused")) == (16, 24)
     account = Ledger(path).account("d")
     assert (account.spent, account.left, account.debits) == (1.0, 0.0, 16)
+
+
+def test_reading_the_sum_and_writing_the_debit_are_one_step(tmp_path, monkeypatch):
+    "Everybody dawdles between reading and writing, so that without the lock all would see an empty account."
+    ledger, read, results = Ledger(tmp_path / "ledger.db"), ledger_module._amounts, []
+    ledger.spend("d", 0, budget=1)
+    def dawdle(db, name):
+        amounts = read(db, name)
+        time.sleep(.1)
+        return amounts
+    monkeypatch.setattr(ledger_module, "_amounts", dawdle)
+    def spend():
+        try: ledger.spend("d", .5); results.append("spent")
+        except BudgetExceeded: results.append("refused")
+    threads = [threading.Thread(target=spend) for _ in range(5)]
+    for t in threads: t.start()
+    for t in threads: t.join()
+    assert sorted(results) == ["refused"] * 3 + ["spent"] * 2 and ledger.account("d").spent == 1
 
 
 def test_kills_at_any_moment_never_lose_a_debit(tmp_path):
