@@ -6,6 +6,7 @@
 __all__ = ['rr', 'rr_with_prior', 'best_k', 'block_probabilities', 'block_rr']
 
 # %% ../../nbs/privacy/04_classification.ipynb #63c1c8ea
+from itertools import accumulate
 from numbers import Integral
 import math
 
@@ -14,7 +15,7 @@ import numpy as np
 from .labels import Domain
 from .mechanism import Mechanism, check_prior
 from .partition import Partition
-from .sampling import check_epsilon
+from .sampling import check_epsilon, check_size
 
 # %% ../../nbs/privacy/04_classification.ipynb #6dadeeab
 def rr(
@@ -27,6 +28,7 @@ def rr(
 
 def _respond(k: int, a: float) -> np.ndarray:
     "Randomized response on k outputs, a = e**-epsilon."
+    check_size(k, k)
     return np.where(np.eye(k) > 0, 1, a) / (1 + (k - 1) * a)
 
 # %% ../../nbs/privacy/04_classification.ipynb #fe6fdb8e
@@ -42,6 +44,7 @@ def rr_with_prior(
     check_prior(p, len(domain))
     k = best_k(p, epsilon) if k is None else _check_k(k, len(p))
     kept = sorted(np.argsort(-p, kind="stable")[:k].tolist()) # equal priors: the smaller index
+    check_size(len(p), k)
     T = np.full((len(p), k), 1 / k)
     T[kept] = _respond(k, math.exp(-epsilon))
     return Mechanism(T, epsilon, domain, [domain.values[i] for i in kept], name="RRWithPrior")
@@ -52,7 +55,8 @@ def best_k(
 ) -> int: # 1 to n_labels
     "The number of labels that RRWithPrior keeps: the largest maximiser of its objective."
     p, a = np.sort(check_prior(prior))[::-1], math.exp(-check_epsilon(epsilon))
-    value = np.array([math.fsum(p[:k]) / (1 + (k - 1) * a) for k in range(1, len(p) + 1)])
+    totals = accumulate(int(math.ldexp(x, 160)) for x in p.tolist()) # exact sums: a tie must not depend on rounding
+    value = np.array([total / 2**160 for total in totals]) / (1 + np.arange(len(p)) * a)
     return int(np.flatnonzero(value >= value.max() * (1 - 1e-12))[-1]) + 1
 
 def _check_k(k, n_labels) -> int:
@@ -86,13 +90,16 @@ def block_rr(
     domain = Domain(partition.n_labels if labels is None else labels)
     if len(domain) != partition.n_labels: raise ValueError(f"labels: the partition has {partition.n_labels} labels, got {len(domain)}")
     above_1, beta, above_2, gamma = block_probabilities(partition, epsilon)
-    out = np.array(partition.outputs)
+    out, minority = np.array(partition.outputs), set(partition.minority)
     in_1, in_delta = np.isin(out, partition.outputs_1), np.isin(out, partition.dominant)
+    check_size(len(domain), len(out))
     T = np.empty((len(domain), len(out)))
     T[list(partition.majority)] = np.where(in_1, beta, gamma)
     T[list(partition.minority)] = np.where(in_delta, 1 / len(out), np.where(in_1, beta, gamma))
-    for y in range(len(domain)):
-        near = np.isin(out, partition.near(y))
-        if y in partition.majority: T[y, near] = above_1
-        else: T[y, near & ~in_1] = above_2
+    column, blocks = {o: j for j, o in enumerate(out.tolist())}, ((partition.majority, above_1), (partition.minority, above_2))
+    for block, above in blocks:
+        for y in block:
+            near = [column[o] for o in partition.near(y)]
+            if y in minority: near = [j for j in near if not in_1[j]]
+            T[y, near] = above
     return Mechanism(T, check_epsilon(epsilon), domain, [domain.values[o] for o in out], name="BlockRR")

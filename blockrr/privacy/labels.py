@@ -21,13 +21,22 @@ def _missing(value) -> bool:
     try: return bool(value != value)
     except (TypeError, ValueError): return False
 
+_MAX_LABELS = 1 << 20
+
+def _check_length(K: int):
+    if K > _MAX_LABELS:
+        raise ValueError(f"domain: {K:,} labels would need about {K * 100 / 2**30:,.1f} GiB of memory; at most {_MAX_LABELS:,} are supported")
+
 def _domain_values(labels) -> tuple:
     "The values of a domain given as K or as a sequence, checked."
     if isinstance(labels, Domain): return labels.values
-    if isinstance(labels, Integral) and not isinstance(labels, (bool, np.bool_)): values = tuple(range(int(labels)))
+    if isinstance(labels, Integral) and not isinstance(labels, (bool, np.bool_)):
+        _check_length(int(labels))
+        values = tuple(range(int(labels)))
     elif isinstance(labels, (str, bytes, set, frozenset, dict)) or not hasattr(labels, "__iter__"):
         raise TypeError(f"domain: needs an integer K or an ordered sequence of labels, got {type(labels).__name__}")
     else: values = tuple(v.item() if isinstance(v, np.generic) else v for v in labels)
+    _check_length(len(values))
     if len(values) < 2: raise ValueError(f"domain: needs at least 2 labels, got {len(values)}")
     for i, v in enumerate(values):
         if _missing(v): raise ValueError(f"domain: label {i} is a missing value ({v!r}); give 'no answer' a name of its own")
@@ -42,7 +51,8 @@ def _is_tensor(labels) -> bool: return all(hasattr(labels, a) for a in ("detach"
 def _column(labels) -> np.ndarray:
     "Any supported container as a one-dimensional array."
     if isinstance(labels, (str, bytes, dict, set, frozenset)) or not hasattr(labels, "__len__"):
-        raise TypeError(f"labels: needs a column (list, array, series or tensor), got {type(labels).__name__}")
+        hint = "; make a list of it, or use privatize_chunks for a column in pieces" if hasattr(labels, "__next__") else ""
+        raise TypeError(f"labels: needs a column (list, array, series or tensor), got {type(labels).__name__}{hint}")
     series = nw.from_native(labels, series_only=True, allow_series=True, pass_through=True)
     if isinstance(series, nw.Series):
         if series.null_count(): raise ValueError(f"labels: {series.null_count()} missing values; every row needs a label of the domain")
@@ -52,7 +62,7 @@ def _column(labels) -> np.ndarray:
     else: array = _list_array(list(labels))
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array): raise ValueError("labels: masked values; every row needs a label of the domain")
     if array.ndim != 1: raise ValueError(f"labels: needs one dimension, got shape {array.shape}")
-    return array
+    return array.view(np.uint8) if array.dtype == bool else array # False is 0 and True is 1, as everywhere in Python
 
 def _list_array(labels) -> np.ndarray:
     "A list as an array that keeps every element's own type."
@@ -150,8 +160,8 @@ def _cast(values, domain, dtype) -> np.ndarray:
     full = _value_array(domain)
     if dtype.kind == "O": return values.astype(object)
     if dtype == values.dtype: return values
-    if dtype.kind in "iuf" and full.dtype.kind in "if":
-        with np.errstate(all="ignore"): fits = np.array_equal(full.astype(dtype).astype(full.dtype), full)
+    if dtype.kind in "biuf" and full.dtype.kind in "bif":
+        with np.errstate(all="ignore"): fits = np.array_equal(full.astype(dtype).astype(full.dtype), full) and (dtype.kind != "b" or np.isin(full, [0, 1]).all())
         if fits and not (dtype.kind == "u" and full.min() < 0): return values.astype(dtype)
     return values.astype(full.dtype, copy=False)
 
@@ -178,6 +188,9 @@ def _series_like(values, domain, series, rows):
         index = native.index if rows is None else native.index[rows]
         return type(native)(values, index=index, name=native.name, dtype=dtype)
     back = dict(backend=series.implementation)
+    if series.dtype.is_numeric() and values.dtype.kind in "iuf": # without a Python object for every label
+        fits = _cast(values, domain, np.empty(0, str(series.dtype).lower()).dtype)
+        if fits.dtype.name == str(series.dtype).lower(): return nw.new_series(series.name, fits, dtype=series.dtype, **back).to_native()
     try:
         whole = nw.new_series(series.name, _value_array(domain).tolist(), dtype=series.dtype, **back)
         if whole.to_list() == list(domain): return nw.new_series(series.name, values.tolist(), dtype=series.dtype, **back).to_native()
