@@ -8,7 +8,6 @@ __all__ = ['Partition', 'weight_matrix', 'check_settings', 'partition_by_weight'
 # %% ../../nbs/privacy/03_partition.ipynb #f0be4ad2
 from dataclasses import dataclass
 from functools import cached_property
-from functools import cached_property
 from numbers import Integral, Real
 import warnings
 
@@ -48,18 +47,16 @@ class Partition:
 
     def near(self, y: int) -> tuple: # B(y) within the outputs
         "The outputs that are likely for label y."
-        return tuple(o for o in ((y,) if self.neighbours is None else self.neighbours[y]) if o in self.outputs)
+        return tuple(o for o in ((y,) if self.neighbours is None else self.neighbours[y]) if o in self._set)
 
     @cached_property
-    def outputs_1(self) -> tuple:
-        likely = {b for y in self.majority for b in self.near(y)}
-        return tuple(o for o in self.outputs if o in likely)
-
+    def _set(self) -> frozenset: return frozenset(self.outputs)
     @cached_property
-    def outputs_2(self) -> tuple:
-        first = set(self.outputs_1)
-        return tuple(o for o in self.outputs if o not in first)
-
+    def _near_majority(self) -> frozenset: return frozenset(o for y in self.majority for o in self.near(y))
+    @cached_property
+    def outputs_1(self) -> tuple: return tuple(o for o in self.outputs if o in self._near_majority)
+    @cached_property
+    def outputs_2(self) -> tuple: return tuple(o for o in self.outputs if o not in self._near_majority)
     @property
     def n_near(self) -> int: return len(self.near((self.majority or self.minority)[0])) # |B(y)|, the same for all that count
 
