@@ -116,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, kind in (("sigma", float), ("l", int), ("seed", int)): p.add_argument(f"--{name}", type=kind)
     p = commands.add_parser("prepare", help="compute everything that does not depend on labels")
     p.add_argument("datasets", nargs="+")
+    p.add_argument("--seeds", type=int, default=10, help="number of seeds whose splits are prepared (default: 10)")
     p.add_argument("--output", help="JSON file that says what was prepared")
     p = commands.add_parser("report", help="merge executed notebooks into one page")
     p.add_argument("notebooks", nargs="+")
@@ -147,7 +148,7 @@ def _release(options):
 
 def _prepare(options):
     from blockrr.study.experiment import prepare
-    start, made = time.perf_counter(), prepare(options.datasets)
+    start, made = time.perf_counter(), prepare(options.datasets, options.seeds)
     if options.output: Path(options.output).write_text(json.dumps({**made, "seconds": round(time.perf_counter() - start, 2)}, indent=1) + "\n")
 
 def _report(options):
