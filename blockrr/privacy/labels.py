@@ -50,7 +50,7 @@ def _is_tensor(labels) -> bool: return all(hasattr(labels, a) for a in ("detach"
 
 def _column(labels) -> np.ndarray:
     "Any supported container as a one-dimensional array."
-    if isinstance(labels, (str, bytes, dict, set, frozenset)) or not hasattr(labels, "__len__"):
+    if isinstance(labels, (str, bytes, dict, set, frozenset, type)) or not hasattr(labels, "__len__"):
         hint = "; make a list of it, or use privatize_chunks for a column in pieces" if hasattr(labels, "__next__") else ""
         raise TypeError(f"labels: needs a column (list, array, series or tensor), got {type(labels).__name__}{hint}")
     series = nw.from_native(labels, series_only=True, allow_series=True, pass_through=True)
@@ -176,6 +176,8 @@ def _like(values, domain, like, rows):
     if isinstance(like, np.ndarray): return _cast(values, domain, like.dtype)
     return tuple(values.tolist()) if isinstance(like, tuple) else values.tolist()
 
+_PLAIN = {"bool", "float32", "float64", *(f"{sign}int{n}" for sign in ("", "u") for n in (8, 16, 32, 64))}
+
 def _series_like(values, domain, series, rows):
     "Values as a series of the same library, name, dtype and (pandas) index."
     native = series.to_native()
@@ -188,9 +190,10 @@ def _series_like(values, domain, series, rows):
         index = native.index if rows is None else native.index[rows]
         return type(native)(values, index=index, name=native.name, dtype=dtype)
     back = dict(backend=series.implementation)
-    if series.dtype.is_numeric() and values.dtype.kind in "iuf": # without a Python object for every label
-        fits = _cast(values, domain, np.empty(0, str(series.dtype).lower()).dtype)
-        if fits.dtype.name == str(series.dtype).lower(): return nw.new_series(series.name, fits, dtype=series.dtype, **back).to_native()
+    plain = "bool" if series.dtype == nw.Boolean else str(series.dtype).lower()
+    if plain in _PLAIN and values.dtype.kind in "biuf": # no Python object for every label
+        fits = _cast(values, domain, np.dtype(plain))
+        if fits.dtype == plain: return nw.new_series(series.name, fits, dtype=series.dtype, **back).to_native()
     try:
         whole = nw.new_series(series.name, _value_array(domain).tolist(), dtype=series.dtype, **back)
         if whole.to_list() == list(domain): return nw.new_series(series.name, values.tolist(), dtype=series.dtype, **back).to_native()
