@@ -8,6 +8,7 @@ __all__ = ['FeatureSettings', 'default_settings', 'learn_filters', 'precision', 
 
 # %% ../../nbs/learning/01_features.ipynb #0837bd9b
 import hashlib, json, os, shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 import numpy as np
@@ -136,6 +137,36 @@ def _patches(x, side, c):
     return a/(a.square().mean(-1, keepdim=True) + c).sqrt()
 
 # %% ../../nbs/learning/01_features.ipynb #3d158e19
+def _pool(images, m, quad, k, s, block):
+    "Pooled answers float32 [n, 8*filters] of some images, `block` at a time, in buffers that are used again."
+    import torch
+    area, quad, p, sides = quad.sum(1)[:, None], quad.to(m.dtype), quad.shape[1], 1 + s.mirror
+    a = m.new_zeros(block, p, len(m))
+    a[..., k:k + 2] = 1
+    z, cut, out = m.new_empty(block*p, m.shape[1]), m.new_empty(block*p, m.shape[1]), []
+    def mean(y, b): return (quad@y.view(b, p, -1)).float()/area
+    for i in range(0, len(images), block):
+        x = torch.tensor(np.ascontiguousarray(images[i:i + block]), device=m.device).float()
+        b = len(x)
+        a[:b, :, :k] = _patches(x, s.patch, s.contrast)
+        torch.mm(a[:b].view(b*p, -1), m, out=z[:b*p])
+        torch.clamp(z[:b*p], min=s.threshold, out=cut[:b*p])  # max(0, z - t) = max(z, t) - t, in one pass
+        signs = [mean(cut[:b*p], b) - s.threshold, -mean(z[:b*p].clamp_(max=-s.threshold), b) - s.threshold]
+        f = torch.stack(signs, 2).view(b, 4, 2, sides, -1)
+        if s.mirror: f[:, :, :, 1] = f[:, [1, 0, 3, 2], :, 1]
+        out.append(f.mean(3).flatten(1).cpu().numpy())
+    return np.concatenate(out)
+
+# %% ../../nbs/learning/01_features.ipynb #f72532b0
+def _each(work, jobs, device):
+    "Results of `work` on all jobs, in order; on a processor from as many threads as torch may use, each alone."
+    import torch
+    if device.type != 'cpu': return [work(j) for j in jobs]
+    count = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(count, initializer=lambda: torch.set_num_threads(1)) as pool: return list(pool.map(work, jobs))
+    finally: torch.set_num_threads(count)
+
 def pooled(
     images,       # uint8 [n, H, W, C]
     weight, bias, # from `learn_filters`
@@ -145,28 +176,14 @@ def pooled(
 ):                # float32 [n, 8*filters]: quadrant, then sign, then filter
     "Answers of all filters, cut at the threshold and averaged over quadrants."
     import torch
-    device = _device(device)
-    s, dtype = settings, getattr(torch, precision(device) if settings.precision == 'auto' else settings.precision)
-    (n, h, w, c), k, sides = images.shape, weight.shape[1], 1 + settings.mirror
+    device, s, (n, h, w, c) = _device(device), settings, images.shape
+    dtype = getattr(torch, precision(device) if s.precision == 'auto' else s.precision)
     m = _weights(weight, bias, s, c, dtype).to(device)
     quad = _quadrants(h - s.patch + 1, w - s.patch + 1).to(device)
-    area, quad, p = quad.sum(1)[:, None], quad.to(dtype), quad.shape[1]
-    block = block or max(1, (2**21 if device.type == 'cpu' else 2**27)//(p*m.shape[1]))
-    a = torch.zeros(block, p, len(m), dtype=dtype, device=device)
-    a[..., k:k + 2] = 1
-    z = torch.empty(block*p, m.shape[1], dtype=dtype, device=device)
-    cut, out = torch.empty_like(z), np.empty((n, 8*s.filters), np.float32)
-    def pool(y, b): return (quad@y.view(b, p, -1)).float()/area
-    for i in range(0, n, block):
-        x = torch.tensor(np.ascontiguousarray(images[i:i + block]), device=device).float()
-        b = len(x)
-        a[:b, :, :k] = _patches(x, s.patch, s.contrast)
-        torch.mm(a[:b].view(b*p, -1), m, out=z[:b*p])
-        torch.clamp(z[:b*p], min=s.threshold, out=cut[:b*p])  # max(0, z - t) = max(z, t) - t, in one pass
-        signs = [pool(cut[:b*p], b) - s.threshold, -pool(z[:b*p].clamp_(max=-s.threshold), b) - s.threshold]
-        f = torch.stack(signs, 2).view(b, 4, 2, sides, -1)
-        if s.mirror: f[:, :, :, 1] = f[:, [1, 0, 3, 2], :, 1]
-        out[i:i + b] = f.mean(3).flatten(1).cpu().numpy()
+    block = block or max(1, (2**21 if device.type == 'cpu' else 2**27)//(quad.shape[1]*m.shape[1]))
+    out, many = np.empty((n, 8*s.filters), np.float32), block*max(1, 64//block)
+    def work(i): out[i:i + many] = _pool(images[i:i + many], m, quad, weight.shape[1], s, block)
+    _each(work, range(0, n, many), device)
     return out
 
 # %% ../../nbs/learning/01_features.ipynb #0deeedd8

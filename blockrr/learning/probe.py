@@ -151,13 +151,15 @@ class Probe:
         self.penalties = self.ratios*float(self.scale)
 
     def split(self,
-        rows, # int, increasing: training rows set aside
+        rows, # int: training rows set aside, in any order
     ):        # what `fit` needs to know of them
         "Prepare for runs that set these rows aside, and keep the result; `fit` calls it by itself."
-        rows = np.asarray(rows, np.int64)
+        rows, n = np.unique(np.asarray(rows, np.int64)), len(self.features.train)
+        if len(rows) and not 0 <= rows[0] <= rows[-1] < n: raise ValueError(f'rows must be between 0 and {n - 1}; got {rows[0]} to {rows[-1]}')
+        if len(rows) > n - 2: raise ValueError(f'rows must leave at least two of the {n} training images; got {len(rows)}')
         mark = hashlib.sha256(rows.astype('<i8').tobytes()).hexdigest()
         if mark not in self._splits:
-            def build(): return _split((self.features.train[rows] - self.mean)@self.v, self.w, self.penalties, len(self.features.train))
+            def build(): return _split((self.features.train[rows] - self.mean)@self.v, self.w, self.penalties, n)
             recipe = self._recipe | dict(rows=mark, ratios=self.ratios.tolist())
             self._splits[mark] = _Split(**cached('split', recipe, build, self.cache if len(rows) else False))
         return self._splits[mark]
