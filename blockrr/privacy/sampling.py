@@ -251,6 +251,12 @@ def seed_sequence(
 # %% ../../nbs/privacy/01_sampling.ipynb #a27f856f
 def _small(top: int): return next(d for d in (np.uint8, np.uint16, np.uint32, np.int64) if top <= np.iinfo(d).max)
 
+def _marks(out) -> np.ndarray:
+    "Where 255 stands: it is rare, and a search for a byte is faster than a comparison of all."
+    data, found, at = out.tobytes(), [], -1
+    while (at := data.find(b"\xff", at + 1)) >= 0: found.append(at)
+    return np.array(found, np.intp)
+
 class _Lookup:
     "Sampler for up to 128 labels and 255 outputs: 16 bits and the label index a table of bytes."
     bits, dtype = np.dtype("<u2"), np.uint8
@@ -273,7 +279,7 @@ class _Lookup:
         np.left_shift(codes, 16, out=index, dtype=np.uint32, casting="unsafe")
         np.bitwise_or(index, random, out=index, casting="unsafe")
         np.take(self.table, index, out=out, mode="clip")
-        odd = np.flatnonzero(out == 255)
+        odd = _marks(out)
         if odd.size:
             u = random[odd].astype(np.int64) << 46 | (more(odd.size) >> np.uint64(18)).astype(np.int64)
             out[odd] = self.columns[(self.edges[codes[odd]] <= u[:, None]).sum(1)]
