@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import blockrr as br
-from blockrr.privacy.mechanism import certify
+from blockrr import certify
 from blockrr.privacy.sampling import (_BLOCK, _Alias, _Draw, _Lookup, _sampler, DENOMINATOR, RandomBits, certify_matrix,
                                       certify_table, draw, integer_table)
 

@@ -62,6 +62,7 @@ class _Table:
         return made
 
     def __getstate__(self): return {k: v for k, v in self.__dict__.items() if k != "_made"} # a pickle stays small
+    def __dask_tokenize__(self): return (self.name, self.epsilon, self.labels, self.outputs, self.weights.tobytes()) # a name for Dask's plans
 
     def __repr__(self):
         dropped = len(self.labels) - len(self.outputs)
@@ -69,8 +70,8 @@ class _Table:
         return f"Mechanism({self.name}, epsilon={self.epsilon:g}, {len(self.labels)} labels{note})"
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #281383ee
-class Mechanism(_Table):
-    "A randomiser of labels given by its transition matrix; build one with `rr`, `rr_with_prior` or `block_rr`."
+class _Randomiser(_Table):
+    "How labels are released."
 
     def privatize(self,
         labels, # column of n true labels: list, tuple, array, series or tensor
@@ -91,6 +92,10 @@ class Mechanism(_Table):
         return (self._domain.decode(step(self._domain.encode(chunk), threads), like=chunk) for chunk in chunks)
 
     def _release(self, codes, bits, threads=1): return _Draw(self._sampler(), bits)(codes, threads)
+
+# %% ../../nbs/privacy/02_mechanism.ipynb #56046a74
+class Mechanism(_Randomiser):
+    "A randomiser of labels given by its transition matrix; build one with `rr`, `rr_with_prior` or `block_rr`."
 
     def certify(self,
         epsilon=None, # the claimed epsilon, 0 to infinity; None: the mechanism's own

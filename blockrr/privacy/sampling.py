@@ -311,6 +311,7 @@ def _alias(weights, k: int):
         i[on], j[on] = a + ~spent, b + spent
     return cut, np.where(cut == full, np.arange(size, dtype=np.int32), other)
 
+# %% ../../nbs/privacy/01_sampling.ipynb #834d3401
 class _Alias:
     "Sampler for many labels or outputs: 32 bits and the label index the cells of the alias method."
     bits = np.dtype("<u4")
