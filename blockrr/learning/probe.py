@@ -9,6 +9,7 @@ __all__ = ['RATIOS', 'Fit', 'Probe']
 import hashlib
 from dataclasses import dataclass
 import numpy as np
+from threadpoolctl import threadpool_limits
 from .features import Features, cached
 
 # %% ../../nbs/learning/02_probe.ipynb #b56a1e3e
@@ -45,7 +46,7 @@ def _factor(f):
     gram = _gram(f.train)
     gram -= n*np.outer(mean, mean)
     scale = np.trace(gram)/d
-    w, v = np.linalg.eigh(gram)
+    with threadpool_limits(1, 'blas'): w, v = np.linalg.eigh(gram)
     keep = slice(None, -min(n - 1, d) - 1, -1)  # with fewer images than features the others are 0
     w, v = np.maximum(w[keep], 0), np.ascontiguousarray(v[:, keep])
     return dict(mean=mean, w=w, v=v, test=(f.test - mean)@v, scale=np.array(scale))
@@ -60,11 +61,12 @@ class _Split:
 
 def _split(h, w, penalties, n):
     inverse, df = np.empty((len(penalties), len(h), len(h))), np.empty(len(penalties))
-    for i, p in enumerate(penalties):
-        a, b = h/np.sqrt(w + p), h/(w + p)
-        inverse[i] = np.linalg.inv(np.eye(len(h)) - a@a.T - 1/n)
-        inverse[i] = (inverse[i] + inverse[i].T)/2
-        df[i] = 1 + len(w) - p*((1/(w + p)).sum() + np.vdot(inverse[i], b@b.T))
+    with threadpool_limits(1, 'blas'):
+        for i, p in enumerate(penalties):
+            a, b = h/np.sqrt(w + p), h/(w + p)
+            inverse[i] = np.linalg.inv(np.eye(len(h)) - a@a.T - 1/n)
+            inverse[i] = (inverse[i] + inverse[i].T)/2
+            df[i] = 1 + len(w) - p*((1/(w + p)).sum() + np.vdot(inverse[i], b@b.T))
     return dict(h=h, inverse=inverse, df=df)
 
 # %% ../../nbs/learning/02_probe.ipynb #cc09baef
@@ -126,6 +128,13 @@ def _checked(released, n, n_outputs):
     if len(y) and ((y >= 0).sum(1) < 2).any(): raise ValueError('released must hold at least two labels in every run')
     return y.astype(np.int64), k
 
+def _grid(features, ratios):
+    if len(features.train) < 3: raise ValueError(f'features must have at least 3 training images; got {len(features.train)}')
+    r = np.asarray(ratios, float)
+    if r.ndim != 1 or not len(r) or not (np.isfinite(r) & (r > 0)).all():
+        raise ValueError(f'ratios must be a list of positive numbers; got {ratios}')
+    return r
+
 def _columns(labels, k):
     "A column for each output that occurs in each run: int [runs, k], -1 where it does not; and counts per column."
     counts = np.array([np.bincount(y[y >= 0], minlength=k) for y in labels])
@@ -140,12 +149,8 @@ class Probe:
         ratios=RATIOS, # penalties to choose from, in units of the mean eigenvalue
         cache=None,    # folder, see `cache_root`; False computes without storing
     ):
-        if len(features.train) < 3: raise ValueError(f'features must have at least 3 training images; got {len(features.train)}')
-        self.ratios = np.asarray(ratios, float)
-        if self.ratios.ndim != 1 or not len(self.ratios) or not (np.isfinite(self.ratios) & (self.ratios > 0)).all():
-            raise ValueError(f'ratios must be a list of positive numbers; got {ratios}')
-        self.features, self.cache, self._splits = features, cache, {}
-        self._recipe = dict(version=1, features=features.recipe)
+        self.ratios = _grid(features, ratios)
+        self.features, self.cache, self._splits, self._recipe = features, cache, {}, dict(version=2, features=features.recipe)
         parts = cached('factor', self._recipe, lambda: _factor(features), cache)
         self.mean, self.w, self.v, self.test, self.scale = (parts[k] for k in ('mean', 'w', 'v', 'test', 'scale'))
         self.penalties = self.ratios*float(self.scale)
@@ -156,7 +161,6 @@ class Probe:
         "Prepare for runs that set these rows aside, and keep the result; `fit` calls it by itself."
         rows, n = np.unique(np.asarray(rows, np.int64)), len(self.features.train)
         if len(rows) and not 0 <= rows[0] <= rows[-1] < n: raise ValueError(f'rows must be between 0 and {n - 1}; got {rows[0]} to {rows[-1]}')
-        if len(rows) > n - 2: raise ValueError(f'rows must leave at least two of the {n} training images; got {len(rows)}')
         mark = hashlib.sha256(rows.astype('<i8').tobytes()).hexdigest()
         if mark not in self._splits:
             def build(): return _split((self.features.train[rows] - self.mean)@self.v, self.w, self.penalties, n)
@@ -173,8 +177,8 @@ class Probe:
         "Fit every run, each with the penalty its own released labels choose."
         if criterion not in _CRITERIA: raise ValueError(f'criterion must be one of {", ".join(_CRITERIA)}; got {criterion!r}')
         y, k = _checked(released, len(self.features.train), n_outputs)
-        m, penalties = len(self.test), len(self.ratios)
-        scores, pick, curve = np.full((len(y), m, k), -np.inf), np.zeros(len(y), int), np.empty((len(y), penalties))
+        scores = np.full((len(y), len(self.test), k), -np.inf)
+        pick, curve = np.zeros(len(y), int), np.empty((len(y), len(self.ratios)))
         for i in range(0, len(y), together):
             part = slice(i, i + together)
             _fit(self, y[part], k, _CRITERIA[criterion], scores[part], pick[part], curve[part])
