@@ -73,6 +73,7 @@ def grid(
     sigma="paper", # a number, a list of numbers, or "paper": the paper's setting for this data set and epsilon
     l="paper", # an integer, a list of integers, or "paper"
     learner="probe", # name of the learner
+    prior_fraction=Spec.prior_fraction, # share of rows that pays for the prior
 ) -> list: # of Spec, in the order epsilon, mechanism, sigma, l, seed
     "All cells of a slice of the study."
     seeds = range(seeds) if isinstance(seeds, Integral) else seeds
@@ -81,7 +82,7 @@ def grid(
         e = check_epsilon(math.inf if e == "inf" else e)
         if m != "block_rr" or math.isinf(e): pairs = [(None, None)]
         else: pairs = product(_options(sigma, dataset, e, 0), _options(l, dataset, e, 1))
-        specs += [Spec(dataset, m, e, seed, s, l_, learner) for (s, l_), seed in product(pairs, seeds)]
+        specs += [Spec(dataset, m, e, seed, s, l_, learner, prior_fraction) for (s, l_), seed in product(pairs, seeds)]
     return specs
 
 def _options(value, dataset, epsilon, which) -> list:
