@@ -61,6 +61,7 @@ def _column(labels) -> np.ndarray:
     elif isinstance(labels, np.ndarray): array = labels
     else: array = _list_array(list(labels))
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array): raise ValueError("labels: masked values; every row needs a label of the domain")
+    array = np.asarray(array) # a masked array without masks, or another subclass, as a plain one
     if array.ndim != 1: raise ValueError(f"labels: needs one dimension, got shape {array.shape}")
     return array.view(np.uint8) if array.dtype == bool else array # False is 0 and True is 1, as everywhere in Python
 

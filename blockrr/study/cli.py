@@ -117,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     p = commands.add_parser("prepare", help="compute everything that does not depend on labels")
     p.add_argument("datasets", nargs="+")
     p.add_argument("--seeds", type=int, default=10, help="number of seeds whose splits are prepared (default: 10)")
+    p.add_argument("--features-only", action="store_true", help="stop after the features")
     p.add_argument("--output", help="JSON file that says what was prepared")
     p = commands.add_parser("report", help="merge executed notebooks into one page")
     p.add_argument("notebooks", nargs="+")
@@ -148,7 +149,7 @@ def _release(options):
 
 def _prepare(options):
     from blockrr.study.experiment import prepare
-    start, made = time.perf_counter(), prepare(options.datasets, options.seeds)
+    start, made = time.perf_counter(), prepare(options.datasets, options.seeds, options.features_only)
     if options.output: Path(options.output).write_text(json.dumps({**made, "seconds": round(time.perf_counter() - start, 2)}, indent=1) + "\n")
 
 def _report(options):

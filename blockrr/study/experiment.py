@@ -151,10 +151,16 @@ def score(
 
 # %% ../../nbs/study/00_experiment.ipynb #b2fd5f01
 @lru_cache(maxsize=2)
-def _probe(name: str) -> tuple:
-    "A data set and its probe, everything label-free included. CIFAR-10_2's images are among CIFAR-10_1's."
+def _features(name: str) -> tuple:
+    "A data set and its label-free features. CIFAR-10_2's images are among CIFAR-10_1's."
     data = dataset(name)
-    return data, Probe(features(data, base=dataset("cifar10_1") if name == "cifar10_2" else None))
+    return data, features(data, base=dataset("cifar10_1") if name == "cifar10_2" else None)
+
+@lru_cache(maxsize=2)
+def _probe(name: str) -> tuple:
+    "A data set and its probe, factorisation included."
+    data, found = _features(name)
+    return data, Probe(found)
 
 def _run_probe(name: str, specs) -> list:
     "Records of specs on one data set: one fit for all of them."
@@ -169,14 +175,15 @@ def _run_probe(name: str, specs) -> list:
 def prepare(
     names, # data set names
     seeds: int = 10, # number of seeds whose splits are prepared too
+    features_only: bool = False, # stop after the features, the only step that gains from more than one thread
 ) -> dict: # data set name -> SHA-256 of its content
     "Compute and cache what does not depend on labels: data, features, factorisation, splits."
     for name in names:
-        data, probe = _probe(name)
-        for seed in range(seeds):
+        data, _ = _features(name)
+        for seed in [] if features_only else range(seeds):
             split_seed = Spec(name, "rr_with_prior", 1., seed).seeds()[0]
-            probe.split(split(len(data.train_labels), Spec.prior_fraction, split_seed)[0])
-    return {name: _probe(name)[0].sha256 for name in names}
+            _probe(name)[1].split(split(len(data.train_labels), Spec.prior_fraction, split_seed)[0])
+    return {name: _features(name)[0].sha256 for name in names}
 
 # %% ../../nbs/study/00_experiment.ipynb #ad6c61ac
 def run_all(
