@@ -2,10 +2,12 @@
 
     python tools/benchmark.py            import and release
     python tools/benchmark.py --study    also the whole laptop profile with an empty cache, and a second run with nothing to do
+    python tools/benchmark.py --study --output results/bench/study.json    the same, kept as a record
 
 Figures are medians over --runs repetitions (the study runs once); ratios are against a peer in the same process.
 """
 import argparse
+import json
 import os
 import resource
 import statistics
@@ -65,13 +67,16 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--study", nargs="?", const="laptop", help="a profile (laptop)")
+    parser.add_argument("--output", help="JSON file for the figures")
     options = parser.parse_args()
-    from blockrr.study.experiment import _processor
-    print(f"{_processor()}, {os.cpu_count()} cores, Python {sys.version.split()[0]}")
+    from blockrr.study.experiment import provenance
+    start, peak = time.perf_counter(), None
     rows = [("import blockrr", import_time(options.runs)), *release_times(10_000_000, options.runs)]
-    for what, seconds in rows: print(f"{seconds:9.3f} s  {what}")
-    print(f"{rows[1][1] / rows[2][1]:9.2f} ×  ordinary / privatize")
     if options.study:
         more, peak = study(options.study)
-        for what, seconds in more: print(f"{seconds:9.1f} s  {what}")
-        print(f"{peak:9.2f} GiB  largest single process of the study")
+        rows += more
+    result = {"seconds": {what: round(seconds, 3) for what, seconds in rows}, "ordinary_over_privatize": round(rows[1][1] / rows[2][1], 2),
+              "runs": options.runs, "study_peak_gib_of_one_process": peak and round(peak, 2), "provenance": provenance(time.perf_counter() - start, {})}
+    text = json.dumps(result, indent=1)
+    print(text)
+    if options.output: Path(options.output).write_text(text + "\n")

@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import nbformat
+from execnb.nbio import nb2str
 from nbconvert import MarkdownExporter
+from nbconvert.preprocessors import TagRemovePreprocessor
 from nbdev.process import NBProcessor
 from nbdev.processors import clean_magics, clean_show_doc, hide_, hide_line, rm_export, rm_header_dash, strip_ansi
 
@@ -14,13 +16,19 @@ ROOT = Path(__file__).resolve().parent.parent
 NOTE = "<!-- made from nbs/index.ipynb by tools/readme.py; edit the notebook -->\n\n"
 
 
+def no_echo(cell):
+    "Quarto's `echo: false`, for nbconvert."
+    if cell.directives_.get("echo:") == ["false"]: cell.metadata["tags"] = ["no-echo"]
+
+
 def markdown() -> str:
-    "The index notebook as Markdown; pictures stay inside it as HTML or text."
+    "The index notebook as Markdown, outputs included."
     processor = NBProcessor(ROOT / "nbs" / "index.ipynb", rm_directives=True,
-                            procs=[strip_ansi, hide_line, clean_show_doc, rm_export, clean_magics, hide_, rm_header_dash])
+                            procs=[no_echo, strip_ansi, hide_line, clean_show_doc, rm_export, clean_magics, hide_, rm_header_dash])
     processor.process()
-    notebook = nbformat.from_dict(processor.nb)
-    body, resources = MarkdownExporter().from_notebook_node(notebook)
+    exporter = MarkdownExporter()
+    exporter.register_preprocessor(TagRemovePreprocessor(remove_input_tags={"no-echo"}), enabled=True)
+    body, resources = exporter.from_notebook_node(nbformat.reads(nb2str(processor.nb), 4))
     if resources.get("outputs"): raise SystemExit("nbs/index.ipynb: outputs with image files cannot go into README.md; link to a committed figure")
     return NOTE + "\n".join(line.rstrip() for line in body.strip().splitlines()) + "\n"
 
