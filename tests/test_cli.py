@@ -29,7 +29,7 @@ def test_release(survey, tmp_path):
     target = tmp_path / "out.csv"
     args = ("release", survey, "--output", target, "--column", "answer", "--domain", "yes,no", "--epsilon", 1)
     done = run(*args)
-    assert done.returncode == 0 and "1-label DP certified" in done.stdout and "secure" in done.stdout
+    assert done.returncode == 0 and "label DP with epsilon 1 certified" in done.stdout and "secure" in done.stdout
     rows = list(csv.reader(open(target, newline="")))
     original = list(csv.reader(open(survey, newline="")))[1:]
     assert rows[0] == ["row", "name", "answer"] and len(rows) == 1 + 198

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['CIFAR10_CLASSES', 'CIFAR10_1', 'CIFAR10_2', 'SHA256', 'DIGITS', 'PACK', 'NPM', 'DATASETS', 'ImageData', 'first_rows',
-           'imbalanced', 'subset_rows', 'verify', 'digits', 'data_root', 'write_pack', 'read_pack', 'dataset',
-           'cifar10']
+           'imbalanced', 'subset_rows', 'verify', 'digits', 'data_root', 'atomic_write', 'write_pack', 'read_pack',
+           'dataset', 'cifar10']
 
 # %% ../../nbs/learning/00_data.ipynb #b6b60588
 import hashlib, io, json, os, shutil, subprocess, tarfile, tempfile, time, warnings, zipfile
@@ -151,7 +151,11 @@ def data_root(
 
 # %% ../../nbs/learning/00_data.ipynb #7bb3b872
 @contextmanager
-def _atomic(path, prefix='.partial-'):
+def atomic_write(
+    path,                # file to write; its folder must exist
+    prefix='.partial-',  # of the temporary name, in the same folder
+):                       # a binary file, for `with`
+    "Write a file so that it is there whole or not at all."
     path = Path(path)
     fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=prefix)
     try:
@@ -193,7 +197,7 @@ def _workdir(root):
 
 # %% ../../nbs/learning/00_data.ipynb #f6b33af2
 def _keep(path, data):
-    with _atomic(path) as f:
+    with atomic_write(path) as f:
         for a in (data.train_images, data.train_labels, data.test_images, data.test_labels): f.write(a)
 
 def _stored(path):
@@ -234,7 +238,7 @@ def write_pack(
     if shape[2] != 3 or shape[0]*_STRIP > 16_383: raise ValueError(f'data must hold RGB images at most 32 pixels high; got {shape}')
     about = dict(format='blockrr-pack', version=1, name=data.name, classes=data.classes, shape=shape, strip=_STRIP,
                  train=len(data.train_labels), test=len(data.test_labels), sha256=data.sha256)
-    with (_atomic(path, '.pack-') as f, zipfile.ZipFile(f, 'w') as archive, ThreadPoolExecutor(os.cpu_count()) as pool,
+    with (atomic_write(path, '.pack-') as f, zipfile.ZipFile(f, 'w') as archive, ThreadPoolExecutor(os.cpu_count()) as pool,
           _bar(len(data.train_labels) + len(data.test_labels), 'packing', progress, ' images') as bar):
         _member(archive, 'manifest.json', json.dumps(about, indent=1))
         for split, x, y in (('train', data.train_images, data.train_labels), ('test', data.test_images, data.test_labels)):

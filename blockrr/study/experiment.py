@@ -18,7 +18,7 @@ import hashlib, json, math, os, platform, subprocess, tempfile, time, warnings
 
 import numpy as np
 
-from ..learning.data import dataset
+from ..learning.data import atomic_write, dataset
 from ..learning.features import features
 from ..learning.probe import Probe
 from ..privacy.partition import check_settings, partition_by_weight
@@ -242,16 +242,7 @@ def save(
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"schema": SCHEMA, "provenance": provenance or {}, "records": [r.to_dict() for r in records]}, indent=1, allow_nan=False)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", suffix=".tmp", delete=False, encoding="utf-8") as f:
-        try:
-            f.write(text + "\n")
-            f.flush()
-            os.fsync(f.fileno())
-            os.chmod(f.name, 0o644)
-            os.replace(f.name, path)
-        except BaseException:
-            Path(f.name).unlink(missing_ok=True)
-            raise
+    with atomic_write(path) as f: f.write((text + "\n").encode())
     return path
 
 def load(

@@ -8,7 +8,7 @@ __all__ = ['COLOURS', 'load', 'select', 'summary', 'incomplete', 'Cell', 'Interv
            'provenance_line', 'html_report']
 
 # %% ../../nbs/study/02_report.ipynb #1054cddd
-import html, json, math, os, re, tempfile
+import html, json, math, re
 from pathlib import Path
 from typing import NamedTuple
 import numpy as np
@@ -16,6 +16,7 @@ import pandas as pd
 import matplotlib.pyplot as plt
 from IPython.display import HTML, Markdown
 from scipy import stats
+from ..learning.data import atomic_write
 from . import paper
 
 # %% ../../nbs/study/02_report.ipynb #236918ec
@@ -335,9 +336,8 @@ def save_figure(
         return None
     path = Path(folder) / f"{name}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".tmp")
-    fig.savefig(aside, format="png", dpi=150, metadata={"Software": None})
-    os.replace(aside, path)
+    with atomic_write(path) as file:
+        fig.savefig(file, format="png", dpi=150, metadata={"Software": None})
     return path
 
 # %% ../../nbs/study/02_report.ipynb #6c0a8fb4
@@ -584,13 +584,6 @@ def html_report(
             f'<nav><ul style="list-style: none; padding: 0">{entries}</ul></nav>'
             + "".join(f'<section id="{name}">{body}</section>' for name, _, body in sections) + "</body></html>")
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, aside = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(page)
-        os.chmod(aside, 0o644)  # mkstemp makes private files; a report is for reading
-        os.replace(aside, path)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
+    with atomic_write(path) as file:
+        file.write(page.encode())
     return path
