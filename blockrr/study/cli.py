@@ -113,7 +113,12 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--domain", required=True, help="the public domain: labels separated by commas, or @FILE with one label a line")
     p.add_argument("--epsilon", required=True, type=float)
     p.add_argument("--method", default="block_rr", help="rr, rr_with_prior or block_rr (default)")
-    for name, kind in (("sigma", float), ("l", int), ("seed", int)): p.add_argument(f"--{name}", type=kind)
+    p.add_argument("--sigma", type=float, help="BlockRR's majority threshold, > 0 (default: depends on epsilon)")
+    p.add_argument("--l", type=int, help="BlockRR's number of dominant outputs, >= 0 (default: depends on epsilon)")
+    p.add_argument("--seed", type=int, help="reproducible, hence not private against who knows it (default: secure)")
+    p.add_argument("--ledger", help="SQLite file that keeps account of what was spent")
+    p.add_argument("--dataset-id", help="with --ledger: whose account is debited")
+    p.add_argument("--budget", type=float, help="with --ledger: the total that may be spent, stated at the first release")
     p = commands.add_parser("prepare", help="compute everything that does not depend on labels")
     p.add_argument("datasets", nargs="+")
     p.add_argument("--seeds", type=int, default=10, help="number of seeds whose splits are prepared (default: 10)")
@@ -144,8 +149,8 @@ def _data(options):
 def _release(options):
     d = options.domain
     domain = [line for line in Path(d[1:]).read_text(encoding="utf-8").splitlines() if line] if d.startswith("@") else d.split(",")
-    print(release_file(options.source, options.output, options.column, domain, options.epsilon, method=options.method,
-                       sigma=options.sigma, l=options.l, seed=options.seed))
+    chosen = {name: getattr(options, name) for name in ("method", "sigma", "l", "seed", "ledger", "dataset_id", "budget")}
+    print(release_file(options.source, options.output, options.column, domain, options.epsilon, **chosen))
 
 def _prepare(options):
     from blockrr.study.experiment import prepare
