@@ -10,7 +10,8 @@ ROOT = Path(__file__).resolve().parent.parent
 def notebooks() -> tuple:
     "Run nbdev_test; (passed, failed) notebooks."
     from nbdev.doclinks import nbglob
-    names = [p for p in map(Path, nbglob(ROOT / "nbs")) if not any(q.name.startswith("_") or (q / ".notest").exists() for q in p.parents if q != ROOT)]
+    skipped = lambda path: any(q.name.startswith("_") or (ROOT / q / ".notest").exists() for q in path.relative_to(ROOT).parents)
+    names = [p for p in map(Path, nbglob(ROOT / "nbs")) if not skipped(p)]
     done = subprocess.run([str(Path(sys.executable).parent / "nbdev_test"), "--n_workers", "2", "--do_print"], cwd=ROOT, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     print(done.stdout, flush=True)
