@@ -47,14 +47,21 @@ class _Table:
         self.outputs = self.labels if outputs is None else tuple(outputs)
         if T.shape != (want := (len(self.labels), len(self.outputs))):
             raise ValueError(f"transition: needs shape [n_labels, n_outputs] = {want}, got {T.shape}")
-        columns = [self._domain.values.index(o) if o in self._domain.values else -1 for o in self.outputs]
-        if -1 in columns or len(set(columns)) < len(columns): raise ValueError("outputs: must be distinct labels of the domain")
-        self._columns, self.transition, self.weights = np.array(columns, np.intp), T, integer_table(T, self.epsilon)
+        self._columns, self.transition, self.weights = self._place(self.outputs), T, integer_table(T, self.epsilon)
         for a in (self._columns, self.transition, self.weights): a.setflags(write=False)
 
     @property
     def labels(self) -> tuple: return self._domain.values
     denominator = DENOMINATOR
+
+    def _place(self, outputs) -> np.ndarray:
+        "The code that the sampler writes for each output: the index of its label."
+        columns = [self._domain.values.index(o) if o in self._domain.values else -1 for o in outputs]
+        if -1 in columns or len(set(columns)) < len(columns): raise ValueError("outputs: must be distinct labels of the domain")
+        return np.array(columns, np.intp)
+
+    def _encode(self, labels) -> np.ndarray: return self._domain.encode(labels)
+    def _decode(self, codes, like): return self._domain.decode(codes, like=like)
 
     def _sampler(self):
         "The look-up table of the weights, made when first needed; two threads may both make it, and make the same."
@@ -80,7 +87,7 @@ class _Randomiser(_Table):
     ): # n released labels, in the same kind of container; TypeError or ValueError and nothing released otherwise
         "Release every label once. Store the result: a second call spends epsilon a second time."
         bits, threads = RandomBits(seed), _check_threads(threads)
-        return self._domain.decode(self._release(self._domain.encode(labels), bits, threads), like=labels)
+        return self._decode(self._release(self._encode(labels), bits, threads), labels)
 
     def privatize_chunks(self,
         chunks, # an iterable of columns, which together are one column
@@ -89,7 +96,7 @@ class _Randomiser(_Table):
     ): # an iterator of released chunks; a bad chunk raises when it is reached, and the chunks before it were released
         "Release a column that comes in pieces, one piece in memory at a time."
         step, threads = _Draw(self._sampler(), RandomBits(seed)), _check_threads(threads)
-        return (self._domain.decode(step(self._domain.encode(chunk), threads), like=chunk) for chunk in chunks)
+        return (self._decode(step(self._encode(chunk), threads), chunk) for chunk in chunks)
 
     def _release(self, codes, bits, threads=1): return _Draw(self._sampler(), bits)(codes, threads)
 
@@ -152,11 +159,11 @@ def _heat_map(mechanism, ax):
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #a820bd52
 def certify(
-    table, # a Mechanism, integers with equal row sums, or floats or Fractions whose rows sum to 1; [n_labels, n_outputs]
+    table, # a mechanism, integers with equal row sums, or floats or Fractions whose rows sum to 1; [n_labels, n_outputs]
     epsilon=None, # the claimed epsilon, 0 to infinity; None: the mechanism's own, or for a matrix whatever is found
 ) -> Certificate: # `.epsilon` (rounded up), `.holds`, `.worst` = (output, likelier label, other label); indices for a matrix
     "The exact privacy of a mechanism's integers, or of any matrix of probabilities."
-    if isinstance(table, Mechanism): return table.certify(epsilon)
+    if hasattr(table, "certify"): return table.certify(epsilon)
     W = np.asarray(table)
     if W.dtype.kind not in "iu" or (W.ndim == 2 and W.size and W.sum() == len(W)): return certify_matrix(W, epsilon)
     found = certify_table(W, math.inf if epsilon is None else epsilon)
