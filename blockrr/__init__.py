@@ -6,10 +6,11 @@ from blockrr.privacy.classification import best_k, block_rr, rr, rr_with_prior
 from blockrr.privacy.labels import Domain
 from blockrr.privacy.ledger import Ledger
 from blockrr.privacy.mechanism import Mechanism, certify
+from blockrr.privacy.optimal import frontier, optimal_rr
 from blockrr.privacy.partition import Partition, partition_by_weight, weight_matrix
 from blockrr.privacy.prior import estimate_prior
 from blockrr.privacy.release import Release, release
 from blockrr.privacy.sampling import Certificate
 
-__all__ = ["Certificate", "Domain", "Ledger", "Mechanism", "Partition", "Release", "audit", "best_k", "block_rr", "certify", "estimate_prior",
+__all__ = ["Certificate", "Domain", "Ledger", "Mechanism", "Partition", "Release", "audit", "best_k", "block_rr", "certify", "estimate_prior", "frontier", "optimal_rr",
            "partition_by_weight", "release", "rr", "rr_with_prior", "weight_matrix"]
