@@ -21,24 +21,26 @@ import numpy as np
 from ..learning.data import atomic_write, dataset
 from ..learning.features import features
 from ..learning.probe import Probe
+from ..privacy.classification import best_k
 from ..privacy.partition import check_settings, partition_by_weight
 from ..privacy.prior import estimate_prior, split
-from ..privacy.release import METHODS, release
+from ..privacy.release import METHODS, check_floor, release
 from ..privacy.sampling import RandomBits, check_epsilon, seed_sequence
-from .paper import settings
+from .paper import MECHANISMS, settings
 
 # %% ../../nbs/study/00_experiment.ipynb #efcdaae6
 @dataclass(frozen=True)
 class Spec:
     "One run: a data set, a mechanism with its settings, a learner and a seed."
     dataset: str # a name that `learning.data.dataset` knows
-    mechanism: str # "rr", "rr_with_prior" or "block_rr"
+    mechanism: str # "rr", "rr_with_prior", "block_rr" or "optimal_rr"
     epsilon: float # 0 to infinity; at infinity the original labels are used, as in the paper
     seed: int = 0 # >= 0
     sigma: float = None # BlockRR only, > 0
     l: int = None # BlockRR only, >= 0; more than |outputs_1| is capped
     learner: str = "probe" # "probe": ridge regression on label-free features
     prior_fraction: float = .01 # share of rows that pays for the prior; RR uses none
+    floor: float = None # OptimalRR only: least retention as a fraction of the largest possible, 0 to 1
 
     def __post_init__(self):
         object.__setattr__(self, "epsilon", check_epsilon(math.inf if self.epsilon == "inf" else self.epsilon))
@@ -48,10 +50,13 @@ class Spec:
         block = self.mechanism == "block_rr" and not math.isinf(self.epsilon)
         if block: check_settings(self.sigma, self.l)
         elif (self.sigma, self.l) != (None, None): raise ValueError(f"sigma and l: only BlockRR at a finite epsilon has them, got {self.sigma} and {self.l}")
+        if self.mechanism == "optimal_rr" and not math.isinf(self.epsilon): object.__setattr__(self, "floor", check_floor(self.floor))
+        elif self.floor is not None: raise ValueError(f"floor: only OptimalRR at a finite epsilon has one, got {self.floor}")
         if not 0 < self.prior_fraction < 1: raise ValueError(f"prior_fraction: needs 0 < prior_fraction < 1, got {self.prior_fraction}")
 
     def to_dict(self) -> dict: # plain JSON types; infinity is "inf"
-        return {**asdict(self), "epsilon": "inf" if math.isinf(self.epsilon) else self.epsilon}
+        facts = {**asdict(self), "epsilon": "inf" if math.isinf(self.epsilon) else self.epsilon}
+        return {k: v for k, v in facts.items() if (k, v) != ("floor", None)}
 
     @property
     def key(self) -> str: return json.dumps(self.to_dict(), sort_keys=True)
@@ -74,15 +79,17 @@ def grid(
     l="paper", # an integer, a list of integers, or "paper"
     learner="probe", # name of the learner
     prior_fraction=Spec.prior_fraction, # share of rows that pays for the prior
-) -> list: # of Spec, in the order epsilon, mechanism, sigma, l, seed
+    floor=.5, # OptimalRR's floor: a number from 0 to 1, or a list
+) -> list: # of Spec, in the order epsilon, mechanism, sigma, l or floor, seed
     "All cells of a slice of the study."
     seeds = range(seeds) if isinstance(seeds, Integral) else seeds
     specs = []
     for e, m in product(epsilons, mechanisms):
         e = check_epsilon(math.inf if e == "inf" else e)
-        if m != "block_rr" or math.isinf(e): pairs = [(None, None)]
-        else: pairs = product(_options(sigma, dataset, e, 0), _options(l, dataset, e, 1))
-        specs += [Spec(dataset, m, e, seed, s, l_, learner, prior_fraction) for (s, l_), seed in product(pairs, seeds)]
+        if math.isinf(e) or m not in ("block_rr", "optimal_rr"): chosen = [{}]
+        elif m == "optimal_rr": chosen = [{"floor": f} for f in (floor if isinstance(floor, (list, tuple)) else [floor])]
+        else: chosen = [{"sigma": s, "l": l_} for s, l_ in product(_options(sigma, dataset, e, 0), _options(l, dataset, e, 1))]
+        specs += [Spec(dataset, m, e, seed, learner=learner, prior_fraction=prior_fraction, **c) for c, seed in product(chosen, seeds)]
     return specs
 
 def _options(value, dataset, epsilon, which) -> list:
@@ -114,8 +121,9 @@ def release_labels(
     if spec.mechanism != "rr": prior = estimate_prior(labels[held], n_classes, spec.epsilon, prior_seed)
     with warnings.catch_warnings(): # a capped l is recorded below
         warnings.filterwarnings("ignore", message="l = ")
-        out = release(labels[rows], spec.epsilon, n_classes, spec.mechanism, spec.sigma, spec.l, prior=prior, seed=release_seed)
+        out = release(labels[rows], spec.epsilon, n_classes, spec.mechanism, spec.sigma, spec.l, prior=prior, seed=release_seed, floor=spec.floor)
     details = {"certified_epsilon": out.certificate.epsilon if prior is None else max(out.certificate.epsilon, spec.epsilon)}
+    if spec.mechanism == "optimal_rr": details["k"] = best_k(prior, spec.epsilon)
     if spec.mechanism == "rr_with_prior": details["outputs"] = list(out.mechanism.outputs)
     if spec.mechanism == "block_rr":
         part = partition_by_weight(prior, spec.sigma)
@@ -266,5 +274,5 @@ def overview(
     for s, values in cells.items():
         (m, a), (sd, _) = np.mean(values, 0), np.std(values, 0)
         setting = ["" if v is None else f"{v:g}" for v in (s.sigma, s.l)]
-        rows.append(f"| {s.dataset} | {s.epsilon:g} | {s.mechanism} | {setting[0]} | {setting[1]} | {len(values)} | {m:.2f} ± {sd:.2f} | {a:.2f} |")
+        rows.append(f"| {s.dataset} | {s.epsilon:g} | {s.mechanism}{'' if s.floor is None else f', floor {s.floor:g}'} | {setting[0]} | {setting[1]} | {len(values)} | {m:.2f} ± {sd:.2f} | {a:.2f} |")
     return "\n".join(rows)

@@ -94,14 +94,14 @@ def select(
     "The records of the main grid, or of the ablation over `l` or `sigma`."
     if part not in ("main", "l", "sigma"):
         raise ValueError(f'part must be "main", "l" or "sigma", got {part!r}')
-    keep = pd.Series(False, index=frame.index)
+    keep, known = pd.Series(False, index=frame.index), frame.mechanism.isin(list(paper.MECHANISMS))
     for (dataset, epsilon), rows in frame.groupby(["dataset", "epsilon"]):
         sigma, l = _chosen(dataset, epsilon)
         block = rows.mechanism == "block_rr"
         same_sigma = np.isclose(rows.sigma, sigma) if sigma is not None else pd.Series(True, index=rows.index)
         same_l = (rows.l == l) if l is not None else pd.Series(True, index=rows.index)
         if part == "main":
-            keep[rows.index] = ~block | (same_sigma & same_l)
+            keep[rows.index] = known[rows.index] & (~block | (same_sigma & same_l))
         else:
             chosen = block & (same_sigma if part == "l" else same_l)
             keep[rows.index] = chosen & (rows[part][chosen].nunique() > 1)
