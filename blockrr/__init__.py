@@ -4,6 +4,7 @@ __version__ = "0.1.0"
 from blockrr.privacy.audit import audit
 from blockrr.privacy.bins import rr_on_bins
 from blockrr.privacy.classification import best_k, block_rr, rr, rr_with_prior
+from blockrr.privacy.interval import rp_with_prior
 from blockrr.privacy.labels import Domain
 from blockrr.privacy.ledger import Ledger
 from blockrr.privacy.mechanism import Mechanism, certify
@@ -14,4 +15,4 @@ from blockrr.privacy.release import Release, release
 from blockrr.privacy.sampling import Certificate
 
 __all__ = ["Certificate", "Domain", "Ledger", "Mechanism", "Partition", "Release", "audit", "best_k", "block_rr", "certify", "estimate_prior", "frontier", "optimal_rr",
-           "partition_by_weight", "release", "rr", "rr_on_bins", "rr_with_prior", "weight_matrix"]
+           "partition_by_weight", "release", "rp_with_prior", "rr", "rr_on_bins", "rr_with_prior", "weight_matrix"]
