@@ -6,6 +6,7 @@
 __all__ = ['Domain']
 
 # %% ../../nbs/privacy/00_labels.ipynb #6d6a9571
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from numbers import Integral
@@ -35,7 +36,7 @@ def _domain_values(labels) -> tuple:
         values = tuple(range(int(labels)))
     elif isinstance(labels, (str, bytes, set, frozenset, dict)) or not hasattr(labels, "__iter__"):
         raise TypeError(f"domain: needs an integer K or an ordered sequence of labels, got {type(labels).__name__}")
-    else: values = tuple(v.item() if isinstance(v, np.generic) else v for v in labels)
+    else: values = tuple(v.item() if isinstance(v, np.generic) and v.dtype.kind not in "mM" else v for v in labels)
     _check_length(len(values))
     if len(values) < 2: raise ValueError(f"domain: needs at least 2 labels, got {len(values)}")
     for i, v in enumerate(values):
@@ -48,21 +49,29 @@ def _domain_values(labels) -> tuple:
 # %% ../../nbs/privacy/00_labels.ipynb #4eeb5db4
 def _is_tensor(labels) -> bool: return all(hasattr(labels, a) for a in ("detach", "cpu", "new_tensor"))
 
+def _series(labels): # a narwhals Series for a pandas, Polars or Arrow column, else None
+    found = nw.from_native(labels, series_only=True, allow_series=True, pass_through=True)
+    return found if isinstance(found, nw.Series) else None
+
 def _column(labels) -> np.ndarray:
     "Any supported container as a one-dimensional array."
-    if isinstance(labels, (str, bytes, dict, set, frozenset, type)) or not hasattr(labels, "__len__"):
-        hint = "; make a list of it, or use privatize_chunks for a column in pieces" if hasattr(labels, "__next__") else ""
-        raise TypeError(f"labels: needs a column (list, array, series or tensor), got {type(labels).__name__}{hint}")
-    series = nw.from_native(labels, series_only=True, allow_series=True, pass_through=True)
-    if isinstance(series, nw.Series):
+    series = _series(labels)
+    if series is not None:
         if series.null_count(): raise ValueError(f"labels: {series.null_count()} missing values; every row needs a label of the domain")
-        array = series.to_numpy()
-    elif _is_tensor(labels): array = labels.detach().cpu().numpy()
+        try: array = series.to_numpy()
+        except Exception: raise TypeError(f"labels: cannot read a column of dtype {series.dtype}; convert it to integers or strings") from None
+    elif _is_tensor(labels):
+        try: array = labels.detach().cpu().numpy()
+        except TypeError: raise TypeError(f"labels: cannot read a tensor of dtype {labels.dtype}; convert it to integers") from None
     elif isinstance(labels, np.ndarray): array = labels
-    else: array = _list_array(list(labels))
+    elif isinstance(labels, Sequence) and not isinstance(labels, (str, bytes, bytearray, memoryview)): array = _list_array(list(labels))
+    else:
+        hint = "; make a list of it, or use privatize_chunks for a column in pieces" if hasattr(labels, "__next__") else ""
+        raise TypeError(f"labels: needs a column (list, tuple, NumPy array, pandas, Polars or Arrow series, or tensor), got {type(labels).__name__}{hint}")
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array): raise ValueError("labels: masked values; every row needs a label of the domain")
     array = np.asarray(array) # a masked array without masks, or another subclass, as a plain one
     if array.ndim != 1: raise ValueError(f"labels: needs one dimension, got shape {array.shape}")
+    if array.dtype.kind not in "biufUOT": raise TypeError(f"labels: columns of dtype {array.dtype} are not supported; convert to integers, strings or Python objects")
     return array.view(np.uint8) if array.dtype == bool else array # False is 0 and True is 1, as everywhere in Python
 
 def _list_array(labels) -> np.ndarray:
@@ -90,7 +99,7 @@ class Domain:
         labels, # a column of n labels: list, tuple, NumPy array, pandas/Polars/Arrow series or torch tensor
     ) -> np.ndarray: # the smallest unsigned integers that hold K-1, [n], read-only; ValueError for missing or unknown labels
         "Indices of labels in this domain."
-        column = _column(labels)
+        column, _ = _column(labels), _writer(self.values, labels) # a container that could not take labels back is refused now
         codes = _encode_counting(len(self), column) if self._counting else None
         if codes is None: codes = _encode_integers(self.values, column)
         if codes is None: codes = _encode_objects(self.values, column)
@@ -110,7 +119,7 @@ class Domain:
         codes = np.asarray(codes) if np.size(codes) else np.empty(0, int)
         if codes.size and not (codes.min() >= 0 and codes.max() < len(self)): raise ValueError(f"codes: needs indices from 0 to {len(self) - 1}")
         values = codes if self._counting and like is not None else _value_array(self.values)[codes]
-        return values if like is None else _like(values, self.values, like, rows)
+        return values if like is None else _writer(self.values, like)(values, rows)
 
 # %% ../../nbs/privacy/00_labels.ipynb #85321220
 def _is_counting(values) -> bool: return all(type(v) is int and v == i for i, v in enumerate(values))
@@ -148,10 +157,10 @@ def _complaint(column, bad, K) -> str:
 # %% ../../nbs/privacy/00_labels.ipynb #25d7af32
 def _value_array(values) -> np.ndarray:
     "The domain as an array: integers, floats, booleans or strings where all are of that kind, else objects."
-    for kind, types in (("b", (bool,)), ("i", (int,)), ("f", (float,)), ("U", (str,))):
-        if all(type(v) in types for v in values):
+    for kinds, kind in (("b", bool), ("iu", int), ("f", float), ("U", str)):
+        if all(type(v) is kind for v in values):
             array = np.asarray(values)
-            if array.dtype.kind == kind: return array
+            if array.dtype.kind in kinds: return array
     array = np.empty(len(values), object)
     array[:] = values
     return array
@@ -161,42 +170,67 @@ def _cast(values, domain, dtype) -> np.ndarray:
     full = _value_array(domain)
     if dtype.kind == "O": return values.astype(object)
     if dtype == values.dtype: return values
-    if dtype.kind in "biuf" and full.dtype.kind in "bif":
+    if dtype.kind in "biuf" and full.dtype.kind in "biuf":
         with np.errstate(all="ignore"): fits = np.array_equal(full.astype(dtype).astype(full.dtype), full) and (dtype.kind != "b" or np.isin(full, [0, 1]).all())
         if fits and not (dtype.kind == "u" and full.min() < 0): return values.astype(dtype)
     return values.astype(full.dtype, copy=False)
 
-# %% ../../nbs/privacy/00_labels.ipynb #d7fcca4e
-def _like(values, domain, like, rows):
-    "Values in a container of the kind that `like` is."
-    series = nw.from_native(like, series_only=True, allow_series=True, pass_through=True)
-    if isinstance(series, nw.Series): return _series_like(values, domain, series, rows)
+# %% ../../nbs/privacy/00_labels.ipynb #79958182
+def _writer(domain, like):
+    "A function (values, rows) -> container like `like`; TypeError now where `like` cannot hold the domain."
+    series = _series(like)
+    if series is not None:
+        native = series.to_native()
+        if series.implementation.is_pandas_like(): return _pandas_writer(domain, native)
+        if series.implementation.is_polars(): return _polars_writer(domain, native)
+        return _arrow_writer(domain, series)
     if _is_tensor(like):
-        out = sys.modules["torch"].from_numpy(np.ascontiguousarray(_cast(values, domain, like.detach().cpu().numpy().dtype)))
-        return out.to(like.device)
-    if isinstance(like, np.ndarray): return _cast(values, domain, like.dtype)
-    return tuple(values.tolist()) if isinstance(like, tuple) else values.tolist()
+        if _value_array(domain).dtype.kind not in "bif": raise TypeError("labels: a tensor cannot hold this domain's labels, which are not all numbers; give a list or an array")
+        dtype = like.detach().cpu().numpy().dtype
+        return lambda values, rows: sys.modules["torch"].from_numpy(np.ascontiguousarray(_cast(values, domain, dtype))).to(like.device)
+    if isinstance(like, np.ndarray): return lambda values, rows: _cast(values, domain, like.dtype)
+    return lambda values, rows: tuple(values.tolist()) if isinstance(like, tuple) else values.tolist()
 
+def _holds(make, domain) -> bool:
+    "Whether a column made of the whole domain gives it back."
+    try: return make(list(domain)).tolist() == list(domain)
+    except Exception: return False
+
+def _pandas_writer(domain, native):
+    "pandas: name, index and dtype are kept; categories gain what they lack, in the domain's order where that is possible."
+    dtype, cls = native.dtype, type(native)
+    if hasattr(dtype, "categories"):
+        old, known = list(dtype.categories), set(dtype.categories)
+        in_order = [v for v in domain if v in known] == old
+        dtype = type(dtype)(list(domain) if in_order else [*old, *(v for v in domain if v not in known)], dtype.ordered)
+    elif isinstance(dtype, np.dtype) and dtype.kind != "O":
+        return lambda values, rows: cls(_cast(values, domain, dtype), index=native.index if rows is None else native.index[rows], name=native.name)
+    elif not _holds(lambda v: cls(v, dtype=dtype), domain): dtype = None # pandas chooses one from the whole domain
+    if dtype is None: dtype = cls(list(domain)).dtype
+    return lambda values, rows: cls(values, index=native.index if rows is None else native.index[rows], name=native.name, dtype=dtype)
+
+# %% ../../nbs/privacy/00_labels.ipynb #cf5a4f7e
 _PLAIN = {"bool", "float32", "float64", *(f"{sign}int{n}" for sign in ("", "u") for n in (8, 16, 32, 64))}
 
-def _series_like(values, domain, series, rows):
-    "Values as a series of the same library, name, dtype and (pandas) index."
-    native = series.to_native()
-    if series.implementation.is_pandas_like():
-        dtype = native.dtype
-        if hasattr(dtype, "categories"):
-            known = set(dtype.categories)
-            dtype = type(dtype)([*dtype.categories, *(v for v in domain if v not in known)], dtype.ordered)
-        elif isinstance(dtype, np.dtype): values, dtype = _cast(values, domain, dtype), None
-        index = native.index if rows is None else native.index[rows]
-        return type(native)(values, index=index, name=native.name, dtype=dtype)
-    back = dict(backend=series.implementation)
-    plain = "bool" if series.dtype == nw.Boolean else str(series.dtype).lower()
-    if plain in _PLAIN and values.dtype.kind in "biuf": # no Python object for every label
-        fits = _cast(values, domain, np.dtype(plain))
-        if fits.dtype == plain: return nw.new_series(series.name, fits, dtype=series.dtype, **back).to_native()
-    try:
-        whole = nw.new_series(series.name, _value_array(domain).tolist(), dtype=series.dtype, **back)
-        if whole.to_list() == list(domain): return nw.new_series(series.name, values.tolist(), dtype=series.dtype, **back).to_native()
-    except Exception: pass # this dtype cannot hold the domain: use the domain's own
-    return nw.new_series(series.name, values.tolist(), **back).to_native()
+def _plain(dtype, domain):
+    "The NumPy dtype behind a column's dtype, if it is a plain one that holds the whole domain; no Python object for every label then."
+    name = "bool" if dtype == nw.Boolean else str(dtype).lower()
+    full = _value_array(domain)
+    return np.dtype(name) if name in _PLAIN and full.dtype.kind in "biuf" and _cast(full, domain, np.dtype(name)).dtype == name else None
+
+def _polars_writer(domain, native):
+    "Polars: name and dtype are kept, unless the dtype cannot hold the domain."
+    cls, dtype, plain = type(native), native.dtype, _plain(native.dtype, domain)
+    if plain is None and not _holds(lambda v: _ListLike(cls(native.name, v, dtype=dtype, strict=True)), domain): dtype = cls(list(domain)).dtype
+    return lambda values, rows: cls(native.name, values.astype(plain) if plain is not None else values.tolist(), dtype=dtype)
+
+def _arrow_writer(domain, series):
+    "Arrow's chunked arrays and other libraries, through narwhals."
+    make = lambda v, **dtype: nw.new_series(series.name, v, backend=series.implementation, **dtype)
+    plain, same = _plain(series.dtype, domain), dict(dtype=series.dtype)
+    if plain is None and not _holds(lambda v: _ListLike(make(v, **same)), domain): same = dict(dtype=make(list(domain)).dtype)
+    return lambda values, rows: make(values.astype(plain) if plain is not None else values.tolist(), **same).to_native()
+
+class _ListLike:
+    "Gives `to_list` the name that NumPy and pandas use."
+    def __init__(self, column): self.tolist = column.to_list
