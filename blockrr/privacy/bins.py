@@ -7,13 +7,13 @@ __all__ = ['LOSSES', 'check_values', 'loss_table', 'ValueMechanism', 'risk', 'cl
 
 # %% ../../nbs/privacy/11_bins.ipynb #e8aa1e10
 from numbers import Integral, Real
-import math
+import math, sys
 
 import numpy as np
 import narwhals.stable.v1 as nw
 
 from .classification import _respond
-from .labels import _column, _like
+from .labels import _column
 from .mechanism import Mechanism, check_prior
 from .sampling import check_epsilon
 
@@ -44,13 +44,13 @@ def _numbers(labels) -> np.ndarray:
     return y
 
 def _numbers_like(values, like):
-    "Floats in a container of the kind that `like` is."
+    "Floats in a container of the kind that `like` is; always float64, so that nothing is rounded a second time."
     series = nw.from_native(like, series_only=True, allow_series=True, pass_through=True)
-    if not isinstance(series, nw.Series): return _like(values, (.1,), like, None) # 0.1 fits float64 alone, so nothing is narrowed
-    if series.implementation.is_pandas_like():
-        native = series.to_native()
-        return type(native)(values, index=native.index, name=native.name)
-    return nw.new_series(series.name, values, backend=series.implementation).to_native()
+    if isinstance(series, nw.Series):
+        if not series.implementation.is_pandas_like(): return nw.new_series(series.name, values, backend=series.implementation).to_native()
+        return type(like)(values, index=like.index, name=like.name)
+    if hasattr(like, "new_tensor"): return like.new_tensor(values.tolist(), dtype=sys.modules["torch"].float64)
+    return values if isinstance(like, np.ndarray) else tuple(values.tolist()) if isinstance(like, tuple) else values.tolist()
 
 def _cuts(points) -> np.ndarray: return points[:-1] + np.diff(points) / 2
 
