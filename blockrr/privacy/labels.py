@@ -214,7 +214,7 @@ _PLAIN = {"bool", "float32", "float64", *(f"{sign}int{n}" for sign in ("", "u") 
 
 def _plain(dtype, domain):
     "The NumPy dtype behind a column's dtype, if it is a plain one that holds the whole domain; no Python object for every label then."
-    name = "bool" if dtype == nw.Boolean else str(dtype).lower()
+    name = str(dtype).lower().replace("boolean", "bool")
     full = _value_array(domain)
     return np.dtype(name) if name in _PLAIN and full.dtype.kind in "biuf" and _cast(full, domain, np.dtype(name)).dtype == name else None
 

@@ -17,7 +17,7 @@ from .labels import Domain
 from .ledger import Ledger
 from .mechanism import Mechanism, check_prior
 from .optimal import frontier, optimal_rr
-from .partition import partition_by_weight
+from .partition import check_settings, partition_by_weight
 from .prior import estimate_prior, split
 from .sampling import Certificate, RandomBits, check_epsilon, seed_sequence
 
@@ -77,7 +77,7 @@ class Statement:
         return self.table_sha256 == table_digest(mechanism.weights)
 
 # %% ../../nbs/privacy/06_release.ipynb #7ebb3164
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Release:
     "Released labels, everything public that led to them, and what they guarantee."
     labels: object # released labels, in the container that came in, for the rows of `index` only
@@ -154,8 +154,10 @@ def _checked(labels, epsilon, domain, method, sigma, l, floor, prior_fraction, p
     if method not in METHODS: raise ValueError(f"method: needs one of {', '.join(METHODS)}, got {method!r}")
     if prior is not None: prior = check_prior(prior, len(domain))
     if seed is not None: seed_sequence(seed)
-    if method != "optimal_rr" and floor is not None: raise ValueError(f"floor: only the method 'optimal_rr' has one, got {floor!r} for {method!r}")
-    _mechanism(method, domain, epsilon, np.ones(len(domain)), sigma, 0 if l is None else min(l, len(domain)) if isinstance(l, int) else l, floor)
+    for name, value, owner in (("floor", floor, "optimal_rr"), ("sigma", sigma, "block_rr"), ("l", l, "block_rr")):
+        if value is not None and method != owner: raise ValueError(f"{name}: only the method {owner!r} has one, got {value!r} for {method!r}")
+    check_settings(1. if sigma is None else sigma, 0 if l is None else l)
+    if method == "optimal_rr": check_floor(floor)
     codes = domain.encode(labels)
     estimate = method != "rr" and prior is None
     if estimate: split(min(len(codes), 2), prior_fraction, 0) # its checks only

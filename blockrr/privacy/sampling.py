@@ -23,7 +23,8 @@ def check_epsilon(
     "Refuse an epsilon that is no number, negative or NaN."
     if isinstance(epsilon, (bool, np.bool_)) or not isinstance(epsilon, Real):
         raise TypeError(f"epsilon: needs a real number, got {type(epsilon).__name__}")
-    value = float(epsilon)
+    try: value = float(epsilon) + 0. # -0.0 becomes 0.0
+    except OverflowError: raise ValueError("epsilon: too large for a float; use math.inf") from None
     if not value >= 0: raise ValueError(f"epsilon: needs 0 <= epsilon <= infinity, got {value}")
     return value
 
