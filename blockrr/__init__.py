@@ -1,6 +1,7 @@
 """Label differential privacy by block randomised response; see https://blockrr.github.io/blockrr."""
 __version__ = "0.1.0"
 
+from blockrr.privacy.advise import advise
 from blockrr.privacy.audit import audit
 from blockrr.privacy.bins import rr_on_bins
 from blockrr.privacy.classification import best_k, block_rr, rr, rr_with_prior
@@ -14,5 +15,5 @@ from blockrr.privacy.prior import estimate_prior
 from blockrr.privacy.release import Release, release
 from blockrr.privacy.sampling import Certificate
 
-__all__ = ["Certificate", "Domain", "Ledger", "Mechanism", "Partition", "Release", "audit", "best_k", "block_rr", "certify", "estimate_prior", "frontier", "optimal_rr",
+__all__ = ["Certificate", "Domain", "Ledger", "Mechanism", "Partition", "Release", "advise", "audit", "best_k", "block_rr", "certify", "estimate_prior", "frontier", "optimal_rr",
            "partition_by_weight", "release", "rp_with_prior", "rr", "rr_on_bins", "rr_with_prior", "weight_matrix"]
