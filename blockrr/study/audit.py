@@ -248,7 +248,7 @@ def _settings_claims(dataset):
     sizes = {e: _n_minority(dataset, e) for e in low}
     same = [not sizes[e] or not paper.settings(dataset, e)[1] for e in low]
     words = "; ".join(f"ε = {_epsilon(e)}: {n} minority labels, l = {paper.settings(dataset, e)[1]}" for e, n in sizes.items())
-    return [Claim("main", "For ε ≥ 4 all labels are majority: S₁ = S and S₂ = ∅", "sec:introduction; tab:dp_params1, tab:dp_params2",
+    return [Claim("main", "For ε ≥ 4 all labels are majority: S₁ = S and S₂ = ∅", "Introduction; tab:dp_params1, tab:dp_params2",
                   "the partition of the true counts with the printed σ", (dataset,), lambda view: ([not n for n in sizes.values()], words)),
             Claim("main", "For ε ≥ 4 BlockRR reduces to RR", "abstract; sec:conclusion",
                   "no minority label, or l = 0 (theorem)", (dataset,), lambda view: (same, words))]
@@ -257,7 +257,7 @@ def _settings_claims(dataset):
 MORE_CLAIMS = [
     Claim("main", "For ε ≤ 3 BlockRR has the better balance of overall accuracy and average", "abstract; sec:conclusion",
           "at no ε another mechanism is above it in both", _BOTH, _balance),
-    Claim("main", "For ε ≤ 3 BlockRR is more balanced over the classes than RRWithPrior", "sec:introduction",
+    Claim("main", "For ε ≤ 3 BlockRR is more balanced over the classes than RRWithPrior", "Introduction",
           "its weakest class is above RRWithPrior's weakest at every ε", _BOTH, _weakest),
     Claim("main", "For ε ≥ 4 BlockRR loses nothing against RR", "abstract; sec:conclusion",
           "the difference is above −1 point at ε = 4, 6, 8", _BOTH, _compare("accuracy", (4.0, 6.0, 8.0), ["rr"], margin=1.0)),
