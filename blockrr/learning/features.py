@@ -32,9 +32,9 @@ class FeatureSettings:
     precision: str = 'auto'  # of the answers: 'float32', 'bfloat16', or the faster one on the device at hand
     def __post_init__(self):
         for name in ('patch', 'filters', 'steps', 'samples'):
-            if getattr(self, name) < 1: raise ValueError(f'{name} must be at least 1; got {getattr(self, name)}')
+            if not getattr(self, name) >= 1: raise ValueError(f'{name} must be at least 1; got {getattr(self, name)}')
         for name in ('threshold', 'rounds', 'seed'):
-            if getattr(self, name) < 0: raise ValueError(f'{name} must be at least 0; got {getattr(self, name)}')
+            if not getattr(self, name) >= 0: raise ValueError(f'{name} must be at least 0; got {getattr(self, name)}')
         for name in ('contrast', 'whiten', 'power'):
             if not getattr(self, name) > 0: raise ValueError(f'{name} must be positive; got {getattr(self, name)}')
         if self.precision not in ('auto', 'float32', 'bfloat16'):
@@ -212,28 +212,30 @@ def cache_root(
     "The folder in which features and factorisations are kept."
     return Path(cache or os.environ.get('BLOCKRR_CACHE') or Path.home()/'.cache'/'blockrr').expanduser()
 
-def _samples(path, count=64, size=4096):
-    h, total = hashlib.sha256(), os.path.getsize(path)
-    h.update(str(total).encode())
+def _sha256(path, size=1 << 22):
+    h = hashlib.sha256()
     with open(path, 'rb') as f:
-        for at in np.linspace(0, max(0, total - size), count).astype(int):
-            f.seek(at)
-            h.update(f.read(size))
+        while block := f.read(size): h.update(block)
     return h.hexdigest()
 
 def _digest(recipe): return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
 
 def _read(folder, recipe):
-    "The stored arrays, mapped into memory; ValueError, OSError or KeyError if anything is amiss."
+    "The stored arrays, mapped into memory; ValueError or OSError if anything is amiss."
     about = json.loads((folder/'about.json').read_text())
-    if about['recipe'] != json.loads(json.dumps(recipe)): raise ValueError('made by another recipe')
+    if not isinstance(about, dict) or not about.get('files'): raise ValueError('no description of the files')
+    if about.get('recipe') != json.loads(json.dumps(recipe)): raise ValueError('made by another recipe')
     for name, digest in about['files'].items():
-        if _samples(folder/f'{name}.npy') != digest: raise ValueError(f'{name} is damaged')
+        if _sha256(folder/f'{name}.npy') != digest: raise ValueError(f'{name} is damaged')
     return {name: np.load(folder/f'{name}.npy', mmap_mode='r') for name in about['files']}
 
 def _write(folder, recipe, arrays):
-    for name, a in arrays.items(): np.save(folder/f'{name}.npy', a)
-    files = {name: _samples(folder/f'{name}.npy') for name in arrays}
+    for name, a in arrays.items():
+        with open(folder/f'{name}.npy', 'wb') as f:
+            np.save(f, a)
+            f.flush()
+            os.fsync(f.fileno())
+    files = {name: _sha256(folder/f'{name}.npy') for name in arrays}
     (folder/'about.json').write_text(json.dumps(dict(recipe=recipe, files=files), indent=1))
 
 # %% ../../nbs/learning/01_features.ipynb #32e7f70f
@@ -248,10 +250,10 @@ def cached(
     place = cache_root(cache)/f'{kind}-{_digest(recipe)[:20]}'
     stored = place/'arrays'
     try: return _read(stored, recipe)  # no lock for what is complete
-    except (OSError, ValueError, KeyError): pass
+    except (OSError, ValueError): pass
     with _locked(place):
         try: return _read(stored, recipe)  # another process was faster
-        except (OSError, ValueError, KeyError): shutil.rmtree(stored, ignore_errors=True)
+        except (OSError, ValueError): shutil.rmtree(stored, ignore_errors=True)
         with _workdir(place) as work:
             _write(Path(work), recipe, build())
             os.replace(work, stored)

@@ -46,6 +46,7 @@ def _factor(f):
     gram = _gram(f.train)
     gram -= n*np.outer(mean, mean)
     scale = np.trace(gram)/d
+    if not scale > 0: raise ValueError('features must differ between training images; all are equal')
     with threadpool_limits(1, 'blas'): w, v = np.linalg.eigh(gram)
     keep = slice(None, -min(n - 1, d) - 1, -1)  # with fewer images than features the others are 0
     w, v = np.maximum(w[keep], 0), np.ascontiguousarray(v[:, keep])
@@ -161,6 +162,7 @@ class Probe:
         "Prepare for runs that set these rows aside, and keep the result; `fit` calls it by itself."
         rows, n = np.unique(np.asarray(rows, np.int64)), len(self.features.train)
         if len(rows) and not 0 <= rows[0] <= rows[-1] < n: raise ValueError(f'rows must be between 0 and {n - 1}; got {rows[0]} to {rows[-1]}')
+        if len(np.unique(rows)) > len(self.features.train) - 2: raise ValueError(f'rows must leave at least two training images; got {len(rows)} of {len(self.features.train)}')
         mark = hashlib.sha256(rows.astype('<i8').tobytes()).hexdigest()
         if mark not in self._splits:
             def build(): return _split((self.features.train[rows] - self.mean)@self.v, self.w, self.penalties, n)
@@ -176,6 +178,7 @@ class Probe:
     ):                       # Fit
         "Fit every run, each with the penalty its own released labels choose."
         if criterion not in _CRITERIA: raise ValueError(f'criterion must be one of {", ".join(_CRITERIA)}; got {criterion!r}')
+        if together < 1: raise ValueError(f'together must be at least 1; got {together}')
         y, k = _checked(released, len(self.features.train), n_outputs)
         scores = np.full((len(y), len(self.test), k), -np.inf)
         pick, curve = np.zeros(len(y), int), np.empty((len(y), len(self.ratios)))

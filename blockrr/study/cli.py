@@ -9,7 +9,7 @@ __all__ = ['ROOT', 'profiles', 'reproduce', 'release_file', 'main']
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-import argparse, csv, json, os, subprocess, sys, tempfile, time, webbrowser
+import argparse, csv, json, os, signal, subprocess, sys, tempfile, threading, time, webbrowser
 
 import blockrr
 
@@ -22,14 +22,36 @@ def profiles() -> list: # names of the profiles in workflow/profiles
 
 @contextmanager
 def _only_one(folder: Path):
-    "Hold the folder's lock, or stop: two drivers must not write the same records."
+    "Hold the folder's lock, or stop: two drivers must not write the same records. Gives the descriptors a child must keep open."
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "w") as f:
-        if find_spec("fcntl"):
-            import fcntl
-            try: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError: raise SystemExit(f"blockrr reproduce: another run is writing to {folder}; wait for it or choose another --output") from None
-        yield
+        if not find_spec("fcntl"):
+            yield ()
+            return
+        import fcntl
+        try: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError: raise SystemExit(f"blockrr reproduce: another run is writing to {folder}; wait for it or choose another --output") from None
+        yield (f.fileno(),)
+
+def _drive(command, env, keep) -> int:
+    "Run Snakemake; it holds the lock too, and a terminated driver terminates it."
+    def stop(*_): raise SystemExit(143)
+    if threading.current_thread() is threading.main_thread(): signal.signal(signal.SIGTERM, stop)
+    process = subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=keep)
+    try: return process.wait()
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+
+def _drop_broken(folder: Path):
+    "Remove record files that cannot be read, so that they are made anew."
+    from blockrr.study.experiment import load
+    for path in folder.glob("records/*.json"):
+        try: load(path)
+        except ValueError as e:
+            print(f"{e}; it is made anew", file=sys.stderr)
+            path.unlink()
 
 def reproduce(
     profile: str = "smoke", # "smoke": embedded digits; "laptop": the paper's grid on CIFAR-10; "gpu"
@@ -44,11 +66,14 @@ def reproduce(
     if not find_spec("snakemake") or not find_spec("papermill"): raise SystemExit("blockrr reproduce: needs Snakemake and papermill: pip install 'blockrr[study]'")
     folder = Path(output or ROOT / "runs" / profile).resolve()
     place = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder # relative, so that no machine's paths get into notebooks
+    if bad := set(str(place)) & set('{}"\n\\'): raise SystemExit(f"blockrr reproduce: --output must not contain {' '.join(map(repr, sorted(bad)))}, got {str(place)!r}")
     command = [sys.executable, "-m", "snakemake", "-s", "workflow/Snakefile", "--configfile", f"workflow/profiles/{profile}.yaml",
-               "--config", f"output={place}", "--cores", str(cores or "all"), "--nolock", "--rerun-incomplete", "--keep-going",
+               "--config", f"output={json.dumps(str(place))}", "--cores", str(cores or "all"), "--nolock", "--rerun-incomplete", "--keep-going",
                "--quiet", "rules", "reason", "host", *(["--dry-run"] if dry_run else [])]
     env = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}
-    with _only_one(folder): status = subprocess.run(command, cwd=ROOT, env=env).returncode
+    with _only_one(folder) as keep:
+        _drop_broken(folder)
+        status = _drive(command, env, keep)
     if status: raise SystemExit(f"blockrr reproduce: a step failed (status {status}); its log is in {folder / 'logs'}. The same command resumes")
     report = folder / "report.html"
     if not dry_run:
@@ -57,36 +82,61 @@ def reproduce(
     return report
 
 # %% ../../nbs/study/04_cli.ipynb #9c153db0
-def _column(path, name) -> tuple:
+def _table(path, name) -> tuple:
     "Header and rows of a CSV file, and the number of the named column."
-    with open(path, newline="", encoding="utf-8") as f: header, *rows = list(csv.reader(f)) or [[]]
-    if name not in header: raise ValueError(f"--column: needs one of {', '.join(header)}, got {name!r}")
-    if header.count(name) > 1: raise ValueError(f"--column: {name!r} names {header.count(name)} columns")
-    at = header.index(name)
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as f: lines = [r for r in csv.reader(f) if r]
+    except UnicodeDecodeError: raise ValueError(f"{path}: is not UTF-8 text") from None
+    except csv.Error as e: raise ValueError(f"{path}: is not a CSV file that can be read ({e})") from None
+    if not lines: raise ValueError(f"{path}: is empty; needs a header")
+    header, rows = lines[0], lines[1:]
+    if header.count(name) != 1: raise ValueError(f"--column: {name!r} names {header.count(name)} of the {len(header)} columns in the first line of {path}, which must be a header")
     if short := [i for i, r in enumerate(rows) if len(r) != len(header)]: raise ValueError(f"{path}: data row {short[0]} has {len(rows[short[0]])} fields, the header {len(header)}")
-    return header, rows, at
+    return header, rows, header.index(name)
 
+def _write_rows(f, header, rows, at, index, labels):
+    "Rows with their labels, from the beginning of the file."
+    f.seek(0)
+    write = csv.writer(f, lineterminator="\n")
+    first = next(n for n in ("row", "row_number", "blockrr_row") if n not in header)
+    write.writerow([first, *header])
+    for i, label in zip(index, labels): write.writerow([i, *rows[i][:at], label, *rows[i][at + 1:]])
+    f.truncate()
+    f.flush()
+    os.fsync(f.fileno())
+
+def _new_file(target: Path):
+    "A temporary file beside the target, with the permissions of an ordinary new file."
+    if os.path.lexists(target): raise FileExistsError(f"--output: {target} exists already; one label, one release")
+    if not target.parent.is_dir(): raise FileNotFoundError(f"--output: the folder {target.parent} does not exist")
+    f = tempfile.NamedTemporaryFile("w", dir=target.parent, prefix=f".{target.name}.", suffix=".tmp", delete=False, newline="", encoding="utf-8")
+    os.umask(mask := os.umask(0))
+    os.chmod(f.name, 0o666 & ~mask)
+    return f
+
+# %% ../../nbs/study/04_cli.ipynb #5407a4c7
 def release_file(
     source, # CSV file with a header
-    target, # CSV file to write; must not exist
+    target, # CSV file to write; neither it nor `target`.json may exist
     column: str, # name of the label column
     domain, # list of strings: the public domain
     epsilon: float, # label-DP parameter, 0 to infinity
     **options, # further arguments of `blockrr.release`
-): # the Release; ValueError, FileExistsError or OSError, and nothing written
-    "Release one column of a CSV file; the other columns are copied as they are."
+): # the Release; ValueError, FileExistsError or OSError before anything is drawn
+    "Release one column of a CSV file and state beside it what was released."
     target = Path(target)
-    if target.exists(): raise FileExistsError(f"--output: {target} exists already; one label, one release")
-    header, rows, at = _column(source, column)
-    out = blockrr.release([r[at] for r in rows], epsilon, domain, **options)
-    with tempfile.NamedTemporaryFile("w", dir=target.parent, suffix=".tmp", delete=False, newline="", encoding="utf-8") as f:
+    statement = target.with_name(target.name + ".json")
+    header, rows, at = _table(source, column)
+    longest = max(blockrr.Domain(domain).values, key=len)
+    with _new_file(target) as f, _new_file(statement) as g:
         try:
-            write = csv.writer(f)
-            write.writerow(["row", *header])
-            for i, label in zip(out.index.tolist(), out.labels): write.writerow([i, *rows[i][:at], label, *rows[i][at + 1:]])
-            f.flush(); os.fsync(f.fileno())
-            os.link(f.name, target) # fails if the target has appeared meanwhile
-        finally: Path(f.name).unlink()
+            _write_rows(f, header, rows, at, range(len(rows)), [longest] * len(rows))
+            out = blockrr.release([r[at] for r in rows], epsilon, domain, **options)
+            _write_rows(f, header, rows, at, out.index.tolist(), out.labels)
+            print(out.to_json(), file=g, flush=True)
+            for temporary, final in ((g, statement), (f, target)): os.link(temporary.name, final) # fails if the name has been taken meanwhile
+        finally:
+            for temporary in (f, g): Path(temporary.name).unlink()
     return out
 
 # %% ../../nbs/study/04_cli.ipynb #b9e9607d
@@ -112,7 +162,9 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--column", required=True, help="name of the label column")
     p.add_argument("--domain", required=True, help="the public domain: labels separated by commas, or @FILE with one label a line")
     p.add_argument("--epsilon", required=True, type=float)
-    p.add_argument("--method", default="block_rr", help="rr, rr_with_prior or block_rr (default)")
+    p.add_argument("--method", help="rr, rr_with_prior, block_rr (default) or optimal_rr")
+    p.add_argument("--floor", type=float, help="OptimalRR's least retention, 0 to 1")
+    p.add_argument("--prior-fraction", type=float, help="share of rows that pays for the prior (default: 0.01)")
     p.add_argument("--sigma", type=float, help="BlockRR's majority threshold, > 0 (default: depends on epsilon)")
     p.add_argument("--l", type=int, help="BlockRR's number of dominant outputs, >= 0 (default: depends on epsilon)")
     p.add_argument("--seed", type=int, help="reproducible, hence not private against who knows it (default: secure)")
@@ -122,6 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     p = commands.add_parser("prepare", help="compute everything that does not depend on labels")
     p.add_argument("datasets", nargs="+")
     p.add_argument("--seeds", type=int, default=10, help="number of seeds whose splits are prepared (default: 10)")
+    p.add_argument("--prior-fraction", type=float, default=.01, help="share of rows that a split sets aside (default: 0.01)")
     p.add_argument("--features-only", action="store_true", help="stop after the features")
     p.add_argument("--output", help="JSON file that says what was prepared")
     p = commands.add_parser("report", help="merge executed notebooks into one page")
@@ -148,13 +201,16 @@ def _data(options):
 
 def _release(options):
     d = options.domain
-    domain = [line for line in Path(d[1:]).read_text(encoding="utf-8").splitlines() if line] if d.startswith("@") else d.split(",")
-    chosen = {name: getattr(options, name) for name in ("method", "sigma", "l", "seed", "ledger", "dataset_id", "budget")}
+    if d.startswith("@"): domain = [line.strip() for line in Path(d[1:]).read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    else: domain = [label.strip() for label in d.split(",")]
+    if "" in domain: raise ValueError(f"--domain: label {domain.index('')} is empty, got {d!r}")
+    names = ("method", "sigma", "l", "floor", "prior_fraction", "seed", "ledger", "dataset_id", "budget")
+    chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     print(release_file(options.source, options.output, options.column, domain, options.epsilon, **chosen))
 
 def _prepare(options):
     from blockrr.study.experiment import prepare
-    start, made = time.perf_counter(), prepare(options.datasets, options.seeds, options.features_only)
+    start, made = time.perf_counter(), prepare(options.datasets, options.seeds, options.prior_fraction, options.features_only)
     if options.output: Path(options.output).write_text(json.dumps({**made, "seconds": round(time.perf_counter() - start, 2)}, indent=1) + "\n")
 
 def _report(options):

@@ -14,11 +14,11 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import product
 from numbers import Integral, Real
 from pathlib import Path
-import hashlib, json, math, os, platform, subprocess, tempfile, time, warnings
+import hashlib, json, math, os, platform, subprocess, warnings
 
 import numpy as np
 
-from ..learning.data import atomic_write, dataset
+from ..learning.data import DATASETS, atomic_write, dataset
 from ..learning.features import features
 from ..learning.probe import Probe
 from ..privacy.classification import best_k
@@ -43,16 +43,19 @@ class Spec:
     floor: float = None # OptimalRR only: least retention as a fraction of the largest possible, 0 to 1
 
     def __post_init__(self):
+        if self.dataset not in DATASETS: raise ValueError(f"dataset: needs one of {', '.join(DATASETS)}, got {self.dataset!r}")
         object.__setattr__(self, "epsilon", check_epsilon(math.inf if self.epsilon == "inf" else self.epsilon))
         if self.mechanism not in METHODS: raise ValueError(f"mechanism: needs one of {', '.join(METHODS)}, got {self.mechanism!r}")
         if self.learner not in LEARNERS: raise ValueError(f"learner: needs one of {', '.join(LEARNERS)}, got {self.learner!r}")
-        seed_sequence(self.seed)
+        if isinstance(self.seed, bool) or not isinstance(self.seed, Integral) or self.seed < 0: raise ValueError(f"seed: needs an integer >= 0, got {self.seed!r}")
         block = self.mechanism == "block_rr" and not math.isinf(self.epsilon)
         if block: check_settings(self.sigma, self.l)
         elif (self.sigma, self.l) != (None, None): raise ValueError(f"sigma and l: only BlockRR at a finite epsilon has them, got {self.sigma} and {self.l}")
         if self.mechanism == "optimal_rr" and not math.isinf(self.epsilon): object.__setattr__(self, "floor", check_floor(self.floor))
         elif self.floor is not None: raise ValueError(f"floor: only OptimalRR at a finite epsilon has one, got {self.floor}")
         if not 0 < self.prior_fraction < 1: raise ValueError(f"prior_fraction: needs 0 < prior_fraction < 1, got {self.prior_fraction}")
+        for name, kind in (("seed", int), ("sigma", float), ("l", int), ("prior_fraction", float)): # equal specs have equal keys: 1, 1.0 and NumPy's 1
+            if (value := getattr(self, name)) is not None: object.__setattr__(self, name, kind(value))
 
     def to_dict(self) -> dict: # plain JSON types; infinity is "inf"
         facts = {**asdict(self), "epsilon": "inf" if math.isinf(self.epsilon) else self.epsilon}
@@ -139,6 +142,10 @@ class Record:
     per_class: tuple # percent, for each class
     details: dict # public facts about the release, and what the learner chose
 
+    def __post_init__(self):
+        for value in (self.accuracy, *self.per_class):
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= 100: raise ValueError(f"accuracy: needs numbers from 0 to 100, got {value!r}")
+
     def to_dict(self) -> dict: # plain JSON types
         return {"spec": self.spec.to_dict(), "accuracy": self.accuracy, "per_class": list(self.per_class), "details": self.details}
 
@@ -150,11 +157,12 @@ def score(
     predictions, # int [n_test]
     labels, # int [n_test], the true test labels
     n_classes: int, # number of classes
-) -> tuple: # (overall accuracy, per-class accuracies), percent; a class without test images gives NaN
+) -> tuple: # (overall accuracy, per-class accuracies), percent; ValueError for a class without test images
     "The paper's two accuracies."
     right = np.asarray(predictions) == labels
     n = np.bincount(labels, minlength=n_classes)
-    with np.errstate(invalid="ignore"): per_class = 100 * np.bincount(labels[right], minlength=n_classes) / n
+    if not n.all(): raise ValueError(f"labels: class {int(n.argmin())} has no test images, so its accuracy is not defined")
+    per_class = 100 * np.bincount(labels[right], minlength=n_classes) / n
     return 100 * float(right.sum()) / len(labels), tuple(per_class.tolist())
 
 # %% ../../nbs/study/00_experiment.ipynb #b2fd5f01
@@ -183,6 +191,7 @@ def _run_probe(name: str, specs) -> list:
 def prepare(
     names, # data set names
     seeds: int = 10, # number of seeds whose splits are prepared too
+    prior_fraction: float = Spec.prior_fraction, # share of rows that a split sets aside
     features_only: bool = False, # stop after the features, the only step that gains from more than one thread
 ) -> dict: # data set name -> SHA-256 of its content
     "Compute and cache what does not depend on labels: data, features, factorisation, splits."
@@ -190,7 +199,7 @@ def prepare(
         data, _ = _features(name)
         for seed in [] if features_only else range(seeds):
             split_seed = Spec(name, "rr_with_prior", 1., seed).seeds()[0]
-            _probe(name)[1].split(split(len(data.train_labels), Spec.prior_fraction, split_seed)[0])
+            _probe(name)[1].split(split(len(data.train_labels), prior_fraction, split_seed)[0])
     return {name: _features(name)[0].sha256 for name in names}
 
 # %% ../../nbs/study/00_experiment.ipynb #ad6c61ac
