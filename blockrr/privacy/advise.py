@@ -20,7 +20,7 @@ from .partition import partition_by_weight
 from .sampling import check_epsilon
 
 # %% ../../nbs/privacy/10_advise.ipynb #166338a1
-SEPARATION, DIMENSION, GAIN = 2.1, 1500., .7
+SEPARATION, DIMENSION, GAIN = 2.1, 1000., .7
 _STRATA, _POINTS = 60, 12_000 # at most so many classes stand for all; so many test points in all
 
 class _Learner:
@@ -83,21 +83,27 @@ class Option:
     k: int # labels on the upper level: all, RRWithPrior's k, or the majority's size
     mechanism: Mechanism # built from the prior that was given
     quality: float # predicted, 0 to 1
-    spread: float = 0. # standard deviation of the prediction over plausible priors
+    spread: float = 0. # standard deviation of the prediction over redrawn priors
 
     def __str__(self): return _NAMES[self.method] + "".join(f" {n}={v:.3g}" for n, v in self.settings.items()) + ("" if self.method == "rr" else f" (k={self.k})")
 
 _NAMES = {"rr": "RR", "rr_with_prior": "RRWithPrior", "block_rr": "BlockRR", "optimal_rr": "OptimalRR"}
 _FLOORS = tuple(i / 10 for i in range(1, 10))
 
-def _candidates(p, epsilon, domain): # yields (method, settings, k, mechanism)
-    k, f = best_k(p, epsilon), frontier(p, epsilon)
-    yield "rr", {}, len(p), rr(domain, epsilon)
-    if k == len(p): return # RRWithPrior and OptimalRR are RR then
-    yield "rr_with_prior", {}, k, rr_with_prior(p, epsilon, labels=domain)
-    for t in _FLOORS: yield "optimal_rr", {"floor": t}, k, optimal_rr(p, epsilon, t * f.largest_floor, domain)
-    for s, sigma in _sigmas(p, k):
-        for l in sorted({1, (s + 1) // 2, s}): yield "block_rr", {"sigma": sigma, "l": l}, s, block_rr(partition_by_weight(p, sigma, l), epsilon, domain)
+def _build(rule, p, epsilon, domain) -> tuple: # (k, mechanism) that a rule makes of a prior
+    method, settings = rule
+    if method == "rr": return len(p), rr(domain, epsilon)
+    if method == "rr_with_prior": return best_k(p, epsilon), rr_with_prior(p, epsilon, labels=domain)
+    if method == "optimal_rr": return best_k(p, epsilon), optimal_rr(p, epsilon, settings["floor"] * frontier(p, epsilon).largest_floor, domain)
+    if method != "block_rr": raise ValueError(f"menu: needs methods among {', '.join(_NAMES)}, got {method!r}")
+    majority = len(partition_by_weight(p, settings["sigma"]).majority)
+    return majority, block_rr(partition_by_weight(p, settings["sigma"], min(settings["l"], majority)), epsilon, domain)
+
+def _menu(p, epsilon) -> list: # of rules (method, settings)
+    k = best_k(p, epsilon)
+    if k == len(p): return [("rr", {})] # RRWithPrior and OptimalRR are RR then, and BlockRR is no better
+    blocks = [("block_rr", {"sigma": sigma, "l": l}) for s, sigma in _sigmas(p, k) for l in sorted({1, (s + 1) // 2, s})]
+    return [("rr", {}), ("rr_with_prior", {})] + [("optimal_rr", {"floor": t}) for t in _FLOORS] + blocks
 
 def _sigmas(p, k) -> list: # (majority size, a sigma that gives it)
     ordered = np.sort(p)[::-1]
@@ -112,8 +118,8 @@ class Advice:
     goal: str
     epsilon: float
     ranking: tuple # of Option, best first
-    sure: float # share of plausible priors under which the best option stays best; None for a public prior
-    loss: float # mean quality given away over plausible priors; None for a public prior
+    sure: float # share of redrawn priors for which the best option is best or nearly so; None for a public prior
+    loss: float # mean quality given away against the best of each redraw; None for a public prior
     why: str # two sentences
 
     @property
@@ -122,7 +128,7 @@ class Advice:
     def __repr__(self): return f"Advice({self.best}, goal={self.goal}, epsilon={self.epsilon:g}: {self.why})"
 
     def plot(self, ax=None): # the matplotlib axes
-        "The best options of each method with their predicted quality; needs matplotlib."
+        "The three best options of each method with their predicted quality; needs matplotlib."
         try: import matplotlib.pyplot as plt
         except ImportError: raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
         ax = ax or plt.subplots(figsize=(6.5, 3))[1]
@@ -136,7 +142,7 @@ class Advice:
 _WORDS = {"accuracy": "overall accuracy", "balanced": "per-class average", "worst": "accuracy of the worst class"}
 
 # %% ../../nbs/privacy/10_advise.ipynb #8f26631f
-_DRAWS, _KEPT = 60, 12
+_DRAWS = 24
 
 def advise(
     prior, # n_labels weights >= 0: a public guess, or an estimate with differential privacy
@@ -146,6 +152,7 @@ def advise(
     rows=None, # how many labels will be released; None: 99 times n_prior, or 30,000
     epsilon_prior=None, # what the prior cost; None: epsilon
     labels=None, # the public domain: an integer K or a sequence; None: 0 .. n_labels-1
+    menu=None, # list of (method, settings of `release`) to choose from; None: all methods, many settings
 ) -> Advice: # TypeError or ValueError for bad input
     "Rank the mechanisms for a prior and a goal. Uses nothing but the prior, so it costs no privacy."
     p, epsilon, goal = check_prior(prior), check_epsilon(epsilon), _check_goal(goal)
@@ -153,29 +160,40 @@ def advise(
     check_prior(p, len(domain))
     if n_prior is not None: n_prior = _check_rows(n_prior, "n_prior")
     rows = _check_rows(rows if rows is not None else 99 * n_prior if n_prior else 30_000, "rows")
-    learner = _Learner(p, rows)
-    options = [Option(*c, learner.quality(c[3], goal)) for c in _candidates(p, epsilon, domain)]
-    options.sort(key=lambda o: (-round(o.quality, 12), tuple(_NAMES).index(o.method))) # equal quality: the simpler mechanism
-    if n_prior is None: return Advice(goal, epsilon, tuple(options), None, None, _why(options, goal, None, None, None))
-    spread, sure, loss = _plausible(p, options[:_KEPT], goal, n_prior, rows, epsilon if epsilon_prior is None else check_epsilon(epsilon_prior))
-    options = [Option(o.method, o.settings, o.k, o.mechanism, o.quality, s) for o, s in zip(options, spread)] + options[_KEPT:]
-    return Advice(goal, epsilon, tuple(options), sure, loss, _why(options, goal, n_prior, sure, loss))
+    rules = list(_menu(p, epsilon) if menu is None else menu)
+    if not rules: raise ValueError("menu: needs at least one (method, settings)")
+    built = [_build(rule, p, epsilon, domain) for rule in rules]
+    learner, spread = _Learner(p, rows), np.zeros(len(rules))
+    if n_prior is None: quality = np.array([learner.quality(m, goal) for _, m in built])
+    else:
+        found = _redrawn(p, rules, goal, n_prior, rows, epsilon, epsilon if epsilon_prior is None else check_epsilon(epsilon_prior), domain)
+        quality, spread = found.mean(0), found.std(0)
+    order = sorted(range(len(rules)), key=lambda i: (-round(quality[i], 12), tuple(_NAMES).index(rules[i][0]))) # equal quality: the simpler mechanism
+    options = tuple(Option(*rules[i], *built[i], float(quality[i]), float(spread[i])) for i in order)
+    sure = loss = None
+    if n_prior is not None:
+        lost = found.max(1) - found[:, order[0]]
+        sure, loss = float((lost <= .001).mean()), float(lost.mean())
+    return Advice(goal, epsilon, options, sure, loss, _why(options, goal, n_prior, sure, loss))
 
-def _plausible(p, options, goal, n_prior, rows, epsilon) -> tuple: # (spread of each option's quality, share where the first is best, mean loss)
-    rng, found = np.random.default_rng(20_001), []
-    for _ in range(_DRAWS if len(p) <= 60 else 8):
+# %% ../../nbs/privacy/10_advise.ipynb #b1ebe8f6
+def _redrawn(p, rules, goal, n_prior, rows, epsilon, epsilon_prior, domain) -> np.ndarray: # quality [n_draws, n_rules]
+    "How well each rule does under p when its prior is estimated again."
+    small = len(p) <= _STRATA
+    rng, learner, found = np.random.default_rng(20_001), _Learner(p, rows, 120 if small else None), []
+    for _ in range(_DRAWS if small else 3):
         counts = rng.multinomial(round(n_prior) or 1, p).astype(float)
-        if epsilon < math.inf: counts += rng.laplace(0, 2 / max(epsilon, 1e-6), len(p))
+        if epsilon_prior < math.inf: counts += rng.laplace(0, 2 / max(epsilon_prior, 1e-9), len(p)).round()
         counts = np.maximum(counts, 0)
-        learner = _Learner(counts / counts.sum() if counts.any() else np.full(len(p), 1 / len(p)), rows, 100 if len(p) <= 60 else None)
-        found.append([learner.quality(o.mechanism, goal) for o in options])
-    found = np.array(found)
-    return found.std(0), float((found[:, 0] >= found.max(1) - 1e-12).mean()), float((found.max(1) - found[:, 0]).mean())
+        again = check_prior(counts) if counts.any() else np.full(len(p), 1 / len(p))
+        found.append([learner.quality(_build(rule, again, epsilon, domain)[1], goal) for rule in rules])
+    return np.array(found)
 
 def _why(options, goal, n_prior, sure, loss) -> str:
-    best, plain = options[0], next(o for o in options if o.method == "rr")
-    if best is plain: reason = "no mechanism that uses the prior is predicted to beat it"
-    else: reason = f"{100 * (best.quality - plain.quality):.1f} points above RR, because it gives the {best.k} frequent labels more of the privacy budget than the others"
+    best, plain = options[0], next((o for o in options if o.method == "rr"), None)
+    if plain is None: reason = "no other on the menu is predicted to do better"
+    elif best is plain: reason = "no mechanism that uses the prior is predicted to beat it"
+    else: reason = f"{100 * (best.quality - plain.quality):.1f} points above RR, because it gives the {best.k} most frequent labels more of the privacy budget than the others"
     first = f"{best} is predicted to reach {100 * best.quality:.1f}% {_WORDS[goal]}; {reason}."
     if sure is None: return f"{first} The prior is taken as exact, so only the model of learning can be wrong."
-    return f"{first} Over priors that are plausible given the noise of {n_prior:,.0f} rows it stays the best in {100 * sure:.0f}%, and it gives away {100 * loss:.1f} points on average."
+    return f"{first} When a prior of {n_prior:,.0f} rows is drawn again it is best or nearly so in {100 * sure:.0f}% of cases, and it gives away {100 * loss:.1f} points on average."
