@@ -94,8 +94,8 @@ class _Density:
         return (_numbers(released) - (1 - self.rho) * self.middle) / self.rho
 
 # %% ../../nbs/privacy/12_interval.ipynb #ba477810
-class IntervalMechanism(_Density):
-    "RPWithPrior on a given interval: a continuous mechanism whose cells are drawn from integers."
+class _Cells(_Density):
+    "The density's cells and their integers."
     def __init__(self,
         low, # where the interval begins
         high, # where it ends, low <= high
@@ -111,8 +111,6 @@ class IntervalMechanism(_Density):
         if self.certify().epsilon == 0:
             warnings.warn(f"{self!r} carries no information: every label is released alike. Raise epsilon, or choose a longer interval", stacklevel=3)
 
-    def __repr__(self): return f"IntervalMechanism({self.name}, epsilon={self.epsilon:g}, [{self.low:g}, {self.high:g}], delta={self.delta:g})"
-
     def _draw(self, y, bits) -> np.ndarray:
         "Cells for labels."
         (c1, c0), w, M = self.weights, self.window, self.cells
@@ -123,6 +121,11 @@ class IntervalMechanism(_Density):
         cell = np.where(anywhere, u // max(c0, 1), first + (u - M * c0) // max(c1 - c0, 1))
         if not inside.all(): cell[~inside] = _below((1 << 62) // M * M, int((~inside).sum()), bits) % M
         return cell
+
+# %% ../../nbs/privacy/12_interval.ipynb #6ab6a1bc
+class IntervalMechanism(_Cells):
+    "RPWithPrior on a given interval: a continuous mechanism whose cells are drawn from integers."
+    def __repr__(self): return f"IntervalMechanism({self.name}, epsilon={self.epsilon:g}, [{self.low:g}, {self.high:g}], delta={self.delta:g})"
 
     def privatize(self,
         labels, # column of n true labels: list, tuple, array, series or tensor of finite numbers
