@@ -143,15 +143,15 @@ def _picture(f: Frontier, ax):
     except ImportError: raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
     ax = ax or plt.subplots(figsize=(5.5, 3.8))[1]
     n, r, order = len(f.prior), f.largest_floor, np.argsort(-f.prior, kind="stable").tolist()
-    ax.plot([0, r], [f.top, r], "k-", lw=1.2, label="best possible")
+    if f.k < n: ax.plot([0, r], [f.top, r], "k-", lw=1.2, label="best possible") # else RR alone is best, in both senses
     if n <= 60: # BlockRR's point depends on |S_1| and l alone
         cells = [place(block_rr(Partition(order[:s], order[s:], order[:l]), f.epsilon), f.prior) for s in range(1, n) for l in range(1, s + 1)]
         on = [abs(f.point(min(c.worst, r)).accuracy - c.accuracy) < 1e-9 for c in cells]
-        for flag, colour, name in ((False, "#B8B8B8", "BlockRR"), (True, "#009E73", f"BlockRR, {f.k} majority labels")):
+        for flag, colour, name in ((False, "#B8B8B8", "BlockRR"), (True, "#009E73", f"BlockRR, {f.k} majority labels"))[:1 + (f.k < n)]:
             some = [c for c, o in zip(cells, on) if o == flag]
             ax.plot([c.worst for c in some], [c.accuracy for c in some], "o", ms=3.5, color=colour, label=name)
-    ax.plot(0, f.top, "s", color="#D55E00", label="RRWithPrior")
-    ax.plot(r, r, "D", color="#0072B2", label="RR")
+    if f.k < n: ax.plot(0, f.top, "s", color="#D55E00", label="RRWithPrior")
+    ax.plot(r, r, "D", color="#0072B2", label="RR" if f.k < n else "RR = RRWithPrior, best possible")
     ax.set(xlabel="retention of the worst class", ylabel="expected label accuracy", title=f"$\\epsilon$ = {f.epsilon:g}")
     ax.legend(fontsize=8)
     return ax
