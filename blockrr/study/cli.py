@@ -9,7 +9,7 @@ __all__ = ['ROOT', 'profiles', 'reproduce', 'release_file', 'main']
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-import argparse, csv, json, os, signal, subprocess, sys, tempfile, threading, time, webbrowser
+import argparse, csv, json, os, signal, subprocess, sys, tempfile, threading, time, warnings, webbrowser
 
 import blockrr
 
@@ -44,6 +44,12 @@ def _drive(command, env, keep) -> int:
         process.wait()
         raise
 
+def _show_failures(logs: Path, start: float):
+    "The last lines of this run's logs that end in an error."
+    for path in sorted(logs.glob("*.log")):
+        lines = [l for l in path.read_text(errors="replace").splitlines() if l.strip()] if path.stat().st_mtime >= start else []
+        if any(l.startswith("blockrr ") or "Error" in l for l in lines[-12:]): print(f"\n{path}:", *lines[-12:], sep="\n  ", file=sys.stderr)
+
 def _drop_broken(folder: Path):
     "Remove record files that cannot be read, so that they are made anew."
     from blockrr.study.experiment import load
@@ -61,7 +67,8 @@ def reproduce(
     dry_run: bool = False, # only say what would run
 ) -> Path: # the report; SystemExit with Snakemake's status if a step failed
     "Run whatever of a profile is missing, and write its report."
-    if profile not in profiles(): raise SystemExit(f"blockrr reproduce: --profile needs one of {', '.join(profiles()) or 'a clone of the repository'}, got {profile!r}")
+    if not profiles(): raise SystemExit("blockrr reproduce: needs a clone of the repository, where the notebooks and the workflow are; installed is the package alone")
+    if profile not in profiles(): raise SystemExit(f"blockrr reproduce: --profile needs one of {', '.join(profiles())}, got {profile!r}")
     if cores is not None and cores < 1: raise SystemExit(f"blockrr reproduce: --cores needs at least 1, got {cores}")
     if not find_spec("snakemake") or not find_spec("papermill"): raise SystemExit("blockrr reproduce: needs Snakemake and papermill: pip install 'blockrr[study]'")
     folder = Path(output or ROOT / "runs" / profile).resolve()
@@ -73,7 +80,8 @@ def reproduce(
     env = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}
     with _only_one(folder) as keep:
         _drop_broken(folder)
-        status = _drive(command, env, keep)
+        start, status = time.time(), _drive(command, env, keep)
+    if status: _show_failures(folder / "logs", start)
     if status: raise SystemExit(f"blockrr reproduce: a step failed (status {status}); its log is in {folder / 'logs'}. The same command resumes")
     report = folder / "report.html"
     if not dry_run:
@@ -189,7 +197,9 @@ def main(
 ) -> int: # exit status
     "The program `blockrr`."
     options = _parser().parse_args(argv)
+    warnings.showwarning = lambda message, *_, **__: print(f"blockrr {options.command}: {message}", file=sys.stderr)
     try: _COMMANDS[options.command](options)
+    except KeyboardInterrupt: raise SystemExit(f"blockrr {options.command}: stopped" + ("; the same command resumes" if options.command == "reproduce" else "")) from None
     except ImportError as e: raise SystemExit(f"blockrr {options.command}: {e}. Try: pip install 'blockrr[study]'") from None
     except (ValueError, TypeError, OSError, RuntimeError) as e: raise SystemExit(f"blockrr {options.command}: {e}") from None
     return 0
@@ -210,12 +220,18 @@ def _release(options):
 
 def _prepare(options):
     from blockrr.study.experiment import prepare
+    print(f"{'features' if options.features_only else 'factorisation and splits'} of {', '.join(options.datasets)}: "
+          "from the cache, or computed once (on CIFAR-10 about a minute)", flush=True)
     start, made = time.perf_counter(), prepare(options.datasets, options.seeds, options.prior_fraction, options.features_only)
+    print(f"ready after {time.perf_counter() - start:.0f} s", flush=True)
     if options.output: Path(options.output).write_text(json.dumps({**made, "seconds": round(time.perf_counter() - start, 2)}, indent=1) + "\n")
 
 def _report(options):
     from blockrr.study.report import html_report, load, provenance_line
-    html_report(options.notebooks, options.output, provenance=provenance_line(load(options.records)) if options.records else "")
+    frame = load(options.records) if options.records else None
+    only_digits = frame is not None and set(frame.dataset) == {"digits"}
+    html_report(options.notebooks, options.output, provenance=provenance_line(frame) if frame is not None else "",
+                title="The pipeline on the embedded digits (not the paper's experiment)" if only_digits else "BlockRR: a reproduction")
 
 _COMMANDS = {"reproduce": lambda o: reproduce(o.profile, o.output, o.cores, o.open, o.dry_run), "data": _data, "release": _release,
              "prepare": _prepare, "report": _report}
