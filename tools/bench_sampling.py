@@ -117,7 +117,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--json", help="write the figures here as well")
-    args = parser.parse_args()
+    args, start = parser.parse_args(), time.perf_counter()
     names, absent = contestants(args.labels, args.epsilon)
     wall, cpu = measure(names, args.repeats)
     middle = statistics.median
@@ -138,8 +138,9 @@ def main():
     for name, (one, four) in memory.items(): print(f"extra memory, {name}: {one:.1f} MiB for n labels, {four:.1f} MiB for 4 n")
     for name in absent: print("absent:", name)
     if args.json:
+        from blockrr.study.experiment import provenance
         with open(args.json, "w") as file:
-            json.dump({"rows": rows, "memory_mib": memory, "absent": absent, "two_threads_ceiling": most, "python": platform.python_version(), "numpy": np.__version__,
+            json.dump({"provenance": provenance(time.perf_counter() - start, {}), "rows": rows, "memory_mib": memory, "absent": absent, "two_threads_ceiling": most, "python": platform.python_version(), "numpy": np.__version__,
                        "processors": os.cpu_count()}, file, indent=1)
 
 
