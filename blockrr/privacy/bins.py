@@ -217,7 +217,7 @@ def _best_starts(costs, k) -> list:
     while True:
         starts, cost = _cheapest(costs, k, rate * costs.a, tolerance)
         ratio = cost / ((1 - costs.a) + len(starts) * costs.a)
-        if ratio >= rate - tolerance: return starts
+        if not ratio < rate - tolerance: return starts
         rate = ratio
 
 def _at_most(costs, k, most) -> list:

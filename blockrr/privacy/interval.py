@@ -122,6 +122,15 @@ class _Cells(_Density):
         if not inside.all(): cell[~inside] = _below((1 << 62) // M * M, int((~inside).sum()), bits) % M
         return cell
 
+    def _worst(self) -> tuple:
+        "The largest log-ratio in any cell, rounded up, and the two labels."
+        (c1, c0), w, M, D = self.weights, self.window, self.cells, self.denominator
+        moves = M > 2 * w # else there is one window only, and a uniform row equals it
+        far = self.high + 2 * self.delta # a label outside
+        ratios = [(c1, c0, (self.low, self.high))] if moves else [] # the first cell is in the first window alone
+        if self.outside == "uniform" and moves: ratios += [(c1 * M, D, (self.low, far)), (D, c0 * M, (far, self.high))]
+        return max(((_log_ratio(high, low), pair) for high, low, pair in ratios), key=lambda r: r[0], default=(0., (self.low, self.high)))
+
 # %% ../../nbs/privacy/12_interval.ipynb #6ab6a1bc
 class IntervalMechanism(_Cells):
     "RPWithPrior on a given interval: a continuous mechanism whose cells are drawn from integers."
@@ -139,13 +148,8 @@ class IntervalMechanism(_Cells):
         epsilon=None, # the claimed epsilon, 0 to infinity; None: the mechanism's own
     ) -> Certificate: # `.epsilon` (rounded up), `.holds`, `.worst` = (released number, likelier label, other label)
         "The exact privacy of the integers that are sampled."
-        (c1, c0), w, M, D = self.weights, self.window, self.cells, self.denominator
         claimed = self.epsilon if epsilon is None else check_epsilon(epsilon)
-        moves = M > 2 * w # else there is one window only, and a uniform row equals it
-        far = self.high + 2 * self.delta # a label outside
-        ratios = [(c1, c0, (self.low, self.high))] if moves else [] # the first cell is in the first window alone
-        if self.outside == "uniform" and moves: ratios += [(c1 * M, D, (self.low, far)), (D, c0 * M, (far, self.high))]
-        found, labels = max(((_log_ratio(high, low), pair) for high, low, pair in ratios), key=lambda r: r[0], default=(0., (self.low, self.high)))
+        found, labels = self._worst()
         return Certificate(found, claimed, found <= claimed, (self.support[0] + self.step / 2, *labels))
 
     def plot(self, ax=None): # the matplotlib axes
@@ -208,8 +212,8 @@ def rp_with_prior(
     x, epsilon = check_values(edges), check_epsilon(epsilon)
     if delta is not None: low, high, _ = best_interval(x, prior, epsilon, delta)
     else:
-        b, span = square_wave_bandwidth(epsilon), x[-1] - x[0]
-        delta = max(b, 2.**-20) * span
-        while (found := best_interval(x, prior, epsilon, delta))[1] - found[0] < 2 * delta: delta = max(b * (found[1] - found[0]), span * 2.**-20)
+        b = max(square_wave_bandwidth(epsilon), 2.**-20) # at most 1/2, so delta falls in every round
+        delta = b * (x[-1] - x[0])
+        while (found := best_interval(x, prior, epsilon, delta))[1] - found[0] < 2 * delta: delta = b * (found[1] - found[0])
         low, high, _ = found
     return IntervalMechanism(low, high, delta, epsilon, outside)
