@@ -71,6 +71,9 @@ class _Density:
         (low, high), near = self.support, np.abs(np.asarray(released, float) - y) <= self.delta
         return np.where((v >= low) & (v <= high), (1 - rho) / (high - low) + np.where(near, rho / (2 * self.delta), 0), 0)
 
+# %% ../../nbs/privacy/12_interval.ipynb #46b80b2a
+class _Moments(_Density):
+    "What the density implies: mean, error, and how to undo the pull towards the middle."
     def mean(self, labels) -> np.ndarray: # E[released | label], for a column of n labels
         "What is released on average."
         _, moved, rho = self._seen(labels)
@@ -94,7 +97,7 @@ class _Density:
         return (_numbers(released) - (1 - self.rho) * self.middle) / self.rho
 
 # %% ../../nbs/privacy/12_interval.ipynb #ba477810
-class _Cells(_Density):
+class _Cells(_Moments):
     "The density's cells and their integers."
     def __init__(self,
         low, # where the interval begins
