@@ -35,6 +35,7 @@ _ONE_USE = "Every label is used once, in its own release; the labels of differen
 _TWO_PARTS = ("Each label is used once, either for the prior or for its own release, in two disjoint sets of rows that were chosen without looking at labels, "
               "so epsilon is the larger of the two and not their sum (parallel composition).")
 
+# %% ../../nbs/privacy/06_release.ipynb #5946eb17
 @dataclass(frozen=True)
 class Statement:
     "What a release promises, in public facts only."
