@@ -9,12 +9,13 @@ __all__ = ['CELLS', 'laplace', 'discrete_laplace', 'gaussian_delta', 'gaussian_s
 
 # %% ../../nbs/privacy/13_comparators.ipynb #ee2601a5
 from dataclasses import dataclass
+from fractions import Fraction
 from numbers import Real
 import math
 
 import numpy as np
 
-from .bins import ValueMechanism, _merged, check_values
+from .bins import ValueMechanism, check_values
 from .classification import _respond
 from .interval import IntervalMechanism, square_wave_bandwidth
 from .mechanism import check_prior
