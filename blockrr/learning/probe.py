@@ -162,7 +162,7 @@ class Probe:
         "Prepare for runs that set these rows aside, and keep the result; `fit` calls it by itself."
         rows, n = np.unique(np.asarray(rows, np.int64)), len(self.features.train)
         if len(rows) and not 0 <= rows[0] <= rows[-1] < n: raise ValueError(f'rows must be between 0 and {n - 1}; got {rows[0]} to {rows[-1]}')
-        if len(np.unique(rows)) > len(self.features.train) - 2: raise ValueError(f'rows must leave at least two training images; got {len(rows)} of {len(self.features.train)}')
+        if len(rows) > n - 2: raise ValueError(f'rows must leave at least two training images; got {len(rows)} of {n}')
         mark = hashlib.sha256(rows.astype('<i8').tobytes()).hexdigest()
         if mark not in self._splits:
             def build(): return _split((self.features.train[rows] - self.mean)@self.v, self.w, self.penalties, n)
@@ -177,11 +177,10 @@ class Probe:
         together=64,         # runs at a time; bounds the memory
     ):                       # Fit
         "Fit every run, each with the penalty its own released labels choose."
-        if criterion not in _CRITERIA: raise ValueError(f'criterion must be one of {", ".join(_CRITERIA)}; got {criterion!r}')
-        if together < 1: raise ValueError(f'together must be at least 1; got {together}')
+        if criterion not in _CRITERIA or together < 1:
+            raise ValueError(f'criterion must be one of {", ".join(_CRITERIA)} and together must be at least 1; got {criterion!r} and {together}')
         y, k = _checked(released, len(self.features.train), n_outputs)
-        scores = np.full((len(y), len(self.test), k), -np.inf)
-        pick, curve = np.zeros(len(y), int), np.empty((len(y), len(self.ratios)))
+        scores, pick, curve = np.full((len(y), len(self.test), k), -np.inf), np.zeros(len(y), int), np.empty((len(y), len(self.ratios)))
         for i in range(0, len(y), together):
             part = slice(i, i + together)
             _fit(self, y[part], k, _CRITERIA[criterion], scores[part], pick[part], curve[part])

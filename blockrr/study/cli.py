@@ -148,6 +148,38 @@ def release_file(
     return out
 
 # %% ../../nbs/study/04_cli.ipynb #b9e9607d
+def _add_release(commands):
+    "The practitioner's command."
+    p = commands.add_parser("release", help="release one column of a CSV file")
+    p.add_argument("source", help="CSV file with a header")
+    p.add_argument("--output", required=True, help="CSV file to write; must not exist")
+    p.add_argument("--column", required=True, help="name of the label column")
+    p.add_argument("--domain", required=True, help="the public domain: labels separated by commas, or @FILE with one label a line")
+    p.add_argument("--epsilon", required=True, type=float)
+    p.add_argument("--method", help="rr, rr_with_prior, block_rr (default) or optimal_rr")
+    p.add_argument("--floor", type=float, help="OptimalRR's least retention, 0 to 1")
+    p.add_argument("--prior-fraction", type=float, help="share of rows that pays for the prior (default: 0.01)")
+    p.add_argument("--sigma", type=float, help="BlockRR's majority threshold, > 0 (default: depends on epsilon)")
+    p.add_argument("--l", type=int, help="BlockRR's number of dominant outputs, >= 0 (default: depends on epsilon)")
+    p.add_argument("--seed", type=int, help="reproducible, hence not private against who knows it (default: secure)")
+    p.add_argument("--ledger", help="SQLite file that keeps account of what was spent")
+    p.add_argument("--dataset-id", help="with --ledger: whose account is debited")
+    p.add_argument("--budget", type=float, help="with --ledger: the total that may be spent, stated at the first release")
+
+def _add_steps(commands):
+    "Steps of the workflow."
+    p = commands.add_parser("prepare", help="compute everything that does not depend on labels")
+    p.add_argument("datasets", nargs="+")
+    p.add_argument("--seeds", type=int, default=10, help="number of seeds whose splits are prepared (default: 10)")
+    p.add_argument("--prior-fraction", type=float, default=.01, help="share of rows that a split sets aside (default: 0.01)")
+    p.add_argument("--features-only", action="store_true", help="stop after the features")
+    p.add_argument("--output", help="JSON file that says what was prepared")
+    p = commands.add_parser("report", help="merge executed notebooks into one page")
+    p.add_argument("notebooks", nargs="+")
+    p.add_argument("--output", required=True, help="HTML file to write")
+    p.add_argument("--records", help="folder of the records that the notebooks show, named on the page")
+
+# %% ../../nbs/study/04_cli.ipynb #75429cf1
 def _parser() -> argparse.ArgumentParser:
     "All commands and their options."
     parser = argparse.ArgumentParser("blockrr", description="Label differential privacy by block randomised response.")
@@ -164,31 +196,8 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--name", default="cifar10_1", help="get: the data set (default: cifar10_1)")
     p.add_argument("--root", help="data folder (default: $BLOCKRR_DATA, else ~/.cache/blockrr)")
     p.add_argument("--path", help="pack: the file to write (default: in the data folder)")
-    p = commands.add_parser("release", help="release one column of a CSV file")
-    p.add_argument("source", help="CSV file with a header")
-    p.add_argument("--output", required=True, help="CSV file to write; must not exist")
-    p.add_argument("--column", required=True, help="name of the label column")
-    p.add_argument("--domain", required=True, help="the public domain: labels separated by commas, or @FILE with one label a line")
-    p.add_argument("--epsilon", required=True, type=float)
-    p.add_argument("--method", help="rr, rr_with_prior, block_rr (default) or optimal_rr")
-    p.add_argument("--floor", type=float, help="OptimalRR's least retention, 0 to 1")
-    p.add_argument("--prior-fraction", type=float, help="share of rows that pays for the prior (default: 0.01)")
-    p.add_argument("--sigma", type=float, help="BlockRR's majority threshold, > 0 (default: depends on epsilon)")
-    p.add_argument("--l", type=int, help="BlockRR's number of dominant outputs, >= 0 (default: depends on epsilon)")
-    p.add_argument("--seed", type=int, help="reproducible, hence not private against who knows it (default: secure)")
-    p.add_argument("--ledger", help="SQLite file that keeps account of what was spent")
-    p.add_argument("--dataset-id", help="with --ledger: whose account is debited")
-    p.add_argument("--budget", type=float, help="with --ledger: the total that may be spent, stated at the first release")
-    p = commands.add_parser("prepare", help="compute everything that does not depend on labels")
-    p.add_argument("datasets", nargs="+")
-    p.add_argument("--seeds", type=int, default=10, help="number of seeds whose splits are prepared (default: 10)")
-    p.add_argument("--prior-fraction", type=float, default=.01, help="share of rows that a split sets aside (default: 0.01)")
-    p.add_argument("--features-only", action="store_true", help="stop after the features")
-    p.add_argument("--output", help="JSON file that says what was prepared")
-    p = commands.add_parser("report", help="merge executed notebooks into one page")
-    p.add_argument("notebooks", nargs="+")
-    p.add_argument("--output", required=True, help="HTML file to write")
-    p.add_argument("--records", help="folder of the records that the notebooks show, named on the page")
+    _add_release(commands)
+    _add_steps(commands)
     return parser
 
 # %% ../../nbs/study/04_cli.ipynb #92c270f6
