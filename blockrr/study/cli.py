@@ -44,6 +44,7 @@ def _drive(command, env, keep) -> int:
         process.wait()
         raise
 
+# %% ../../nbs/study/04_cli.ipynb #8659da19
 def _show_failures(logs: Path, start: float):
     "The last lines of this run's logs that end in an error."
     for path in sorted(logs.glob("*.log")):
@@ -59,6 +60,7 @@ def _drop_broken(folder: Path):
             print(f"{e}; it is made anew", file=sys.stderr)
             path.unlink()
 
+# %% ../../nbs/study/04_cli.ipynb #4f135765
 def reproduce(
     profile: str = "smoke", # "smoke": embedded digits; "laptop": the paper's grid on CIFAR-10; "gpu"
     output=None, # folder for records, executed notebooks, logs and the report; None: runs/PROFILE
