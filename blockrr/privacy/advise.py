@@ -23,12 +23,19 @@ from .sampling import check_epsilon
 SEPARATION, DIMENSION, GAIN = 2.1, 1000., .7
 _STRATA, _POINTS = 60, 12_000 # at most so many classes stand for all; so many test points in all
 
+def _strata(p) -> list: # of int arrays: classes that one of them stands for
+    "The most frequent classes and the rarest each for itself, the others in groups of similar frequency."
+    order = np.argsort(-p, kind="stable")
+    if len(p) <= _STRATA: return np.split(order, len(p))
+    heavy = 2 * _STRATA // 3
+    return [*np.split(order[:heavy], heavy), *np.array_split(order[heavy:-1], min(_STRATA - heavy - 1, len(p) - heavy - 1)), order[-1:]]
+
 class _Learner:
     "The model of learning under one prior; the same test points and noise for every mechanism."
     def __init__(self, prior, rows, per_class=None):
         p, rng = prior, np.random.default_rng(20_000)
-        groups = np.array_split(np.argsort(-p, kind="stable"), min(len(p), _STRATA))
-        self.classes, self.mass, self.size = [g[-1] for g in groups], np.array([p[g].sum() for g in groups]), np.array([len(g) for g in groups])
+        groups = _strata(p)
+        self.classes, self.mass, self.size = [g[len(g) // 2] for g in groups], np.array([p[g].sum() for g in groups]), np.array([len(g) for g in groups])
         m = per_class or max(min(_POINTS * 60 // (len(groups) * max(len(p), 60)), 400), 20)
         self.y = np.repeat(self.classes, m)
         x = rng.standard_normal((len(self.y), len(p)))
@@ -43,9 +50,12 @@ class _Learner:
         q = self.prior @ m.transition
         A = self.posterior @ m.transition - q
         signal, v = float(self.weight @ (A * A).sum(1)), q * (1 - q)
-        if signal <= 1e-24: h = 0. # nothing to learn: all answer the most frequent output
-        else: h = 1 / (1 + (v.sum() * DIMENSION / (self.rows * signal)) ** GAIN)
+        if signal <= 1e-24: return self._answer(m, np.broadcast_to(self.prior[m._columns], A.shape).copy(), q) # nothing to learn: the prior's mode
+        h = 1 / (1 + (v.sum() * DIMENSION / (self.rows * signal)) ** GAIN)
         score = q + h * A + self.noise[:, m._columns] * np.sqrt(h * (1 - h) * signal * v / max(v.sum(), 1e-300))
+        return self._answer(m, score, q)
+
+    def _answer(self, m, score, q):
         score[:, q == 0] = -np.inf
         return (m._columns[score.argmax(1)] == self.y).reshape(len(self.classes), -1).mean(1)
 
