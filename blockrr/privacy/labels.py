@@ -193,7 +193,7 @@ def _writer(domain, like):
 
 def _holds(make, domain) -> bool:
     "Whether a column made of the whole domain gives it back."
-    try: return make(list(domain)).tolist() == list(domain)
+    try: return make(list(domain)).to_list() == list(domain)
     except Exception: return False
 
 def _pandas_writer(domain, native):
@@ -221,16 +221,12 @@ def _plain(dtype, domain):
 def _polars_writer(domain, native):
     "Polars: name and dtype are kept, unless the dtype cannot hold the domain."
     cls, dtype, plain = type(native), native.dtype, _plain(native.dtype, domain)
-    if plain is None and not _holds(lambda v: _ListLike(cls(native.name, v, dtype=dtype, strict=True)), domain): dtype = cls(list(domain)).dtype
+    if plain is None and not _holds(lambda v: cls(native.name, v, dtype=dtype, strict=True), domain): dtype = cls(list(domain)).dtype
     return lambda values, rows: cls(native.name, values.astype(plain) if plain is not None else values.tolist(), dtype=dtype)
 
 def _arrow_writer(domain, series):
     "Arrow's chunked arrays and other libraries, through narwhals."
     make = lambda v, **dtype: nw.new_series(series.name, v, backend=series.implementation, **dtype)
     plain, same = _plain(series.dtype, domain), dict(dtype=series.dtype)
-    if plain is None and not _holds(lambda v: _ListLike(make(v, **same)), domain): same = dict(dtype=make(list(domain)).dtype)
+    if plain is None and not _holds(lambda v: make(v, **same), domain): same = dict(dtype=make(list(domain)).dtype)
     return lambda values, rows: make(values.astype(plain) if plain is not None else values.tolist(), **same).to_native()
-
-class _ListLike:
-    "Gives `to_list` the name that NumPy and pandas use."
-    def __init__(self, column): self.tolist = column.to_list
