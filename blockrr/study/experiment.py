@@ -19,8 +19,6 @@ import hashlib, json, math, os, platform, subprocess, warnings
 import numpy as np
 
 from ..learning.data import DATASETS, atomic_write, dataset
-from ..learning.features import features
-from ..learning.probe import Probe
 from ..privacy.classification import best_k
 from ..privacy.partition import check_settings, partition_by_weight
 from ..privacy.prior import estimate_prior, split
@@ -29,6 +27,15 @@ from ..privacy.sampling import RandomBits, check_epsilon, seed_sequence
 from .paper import MECHANISMS, settings
 
 # %% ../../nbs/study/00_experiment.ipynb #efcdaae6
+def _check_options(options) -> tuple: # sorted pairs
+    "Refuse settings that JSON could not keep."
+    try: pairs = dict(options)
+    except (TypeError, ValueError): raise TypeError(f"options: needs a dict, got {options!r}") from None
+    for k, v in pairs.items():
+        plain = isinstance(v, (str, bool, int)) or isinstance(v, float) and math.isfinite(v)
+        if not isinstance(k, str) or not plain: raise TypeError(f"options: needs names with a string, a boolean or a finite number each, got {k!r}: {v!r}")
+    return tuple(sorted(pairs.items()))
+
 @dataclass(frozen=True)
 class Spec:
     "One run: a data set, a mechanism with its settings, a learner and a seed."
@@ -41,6 +48,7 @@ class Spec:
     learner: str = "probe" # "probe": ridge regression on label-free features
     prior_fraction: float = .01 # share of rows that pays for the prior; RR uses none
     floor: float = None # OptimalRR only: least retention as a fraction of the largest possible, 0 to 1
+    options: tuple = () # the learner's own settings where they differ from its defaults: a dict, kept as sorted pairs
 
     def __post_init__(self):
         if self.dataset not in DATASETS: raise ValueError(f"dataset: needs one of {', '.join(DATASETS)}, got {self.dataset!r}")
@@ -54,20 +62,21 @@ class Spec:
         if self.mechanism == "optimal_rr" and not math.isinf(self.epsilon): object.__setattr__(self, "floor", check_floor(self.floor))
         elif self.floor is not None: raise ValueError(f"floor: only OptimalRR at a finite epsilon has one, got {self.floor}")
         if not 0 < self.prior_fraction < 1: raise ValueError(f"prior_fraction: needs 0 < prior_fraction < 1, got {self.prior_fraction}")
+        object.__setattr__(self, "options", _check_options(self.options))
         for name, kind in (("seed", int), ("sigma", float), ("l", int), ("prior_fraction", float)): # equal specs have equal keys: 1, 1.0 and NumPy's 1
             if (value := getattr(self, name)) is not None: object.__setattr__(self, name, kind(value))
 
     def to_dict(self) -> dict: # plain JSON types; infinity is "inf"
-        facts = {**asdict(self), "epsilon": "inf" if math.isinf(self.epsilon) else self.epsilon}
-        return {k: v for k, v in facts.items() if (k, v) != ("floor", None)}
+        facts = {**asdict(self), "epsilon": "inf" if math.isinf(self.epsilon) else self.epsilon, "options": dict(self.options)}
+        return {k: v for k, v in facts.items() if (k, v) not in (("floor", None), ("options", {}))}
 
     @property
     def key(self) -> str: return json.dumps(self.to_dict(), sort_keys=True)
 
     def seeds(self) -> tuple: # (seed of the split, seed of the prior, seed of the release)
-        "Three independent streams; the split's depends on data set and seed alone, so that all cells share it."
+        "Three independent streams; the split's depends on data set and seed alone; none depends on the learner, so that learners are compared on the same labels."
         words = lambda text: np.frombuffer(hashlib.sha256(text.encode()).digest()[:16], "<u4").tolist()
-        cell = [self.seed, *words(self.key)]
+        cell = [self.seed, *words(replace(self, learner="probe", options=()).key)]
         return seed_sequence([self.seed, *words(self.dataset)], 0), seed_sequence(cell, 1), seed_sequence(cell, 2)
 
 # %% ../../nbs/study/00_experiment.ipynb #97478399
@@ -83,6 +92,7 @@ def grid(
     learner="probe", # name of the learner
     prior_fraction=Spec.prior_fraction, # share of rows that pays for the prior
     floor=.5, # OptimalRR's floor: a number from 0 to 1, or a list
+    options=(), # the learner's settings, a dict
 ) -> list: # of Spec, in the order epsilon, mechanism, sigma, l or floor, seed
     "All cells of a slice of the study."
     seeds = range(seeds) if isinstance(seeds, Integral) else seeds
@@ -92,7 +102,7 @@ def grid(
         if math.isinf(e) or m not in ("block_rr", "optimal_rr"): chosen = [{}]
         elif m == "optimal_rr": chosen = [{"floor": f} for f in (floor if isinstance(floor, (list, tuple)) else [floor])]
         else: chosen = [{"sigma": s, "l": l_} for s, l_ in product(_options(sigma, dataset, e, 0), _options(l, dataset, e, 1))]
-        specs += [Spec(dataset, m, e, seed, learner=learner, prior_fraction=prior_fraction, **c) for c, seed in product(chosen, seeds)]
+        specs += [Spec(dataset, m, e, seed, learner=learner, prior_fraction=prior_fraction, options=options, **c) for c, seed in product(chosen, seeds)]
     return specs
 
 def _options(value, dataset, epsilon, which) -> list:
@@ -109,7 +119,18 @@ class Released:
     labels: np.ndarray # uint8 [n_released]
     rows: np.ndarray # int [n_released], rows of the training set, increasing
     held: np.ndarray # int [n_held], the rows that paid for the prior; empty for RR
+    transition: np.ndarray # float [K, K]: probability of a released label (column) given the true one (row); public
     details: dict # public facts for the record: epsilon certified, labels kept, majority, l used
+
+    @property
+    def likelihood(self) -> np.ndarray: # float [n_released, K]: probability of what was released, given each possible true label
+        return self.transition.T[self.labels]
+
+def _square(mechanism) -> np.ndarray: # float [K, K], zero columns for labels that are never released
+    "A mechanism's transition with a column for every label."
+    T = np.zeros((len(mechanism.labels),) * 2)
+    T[:, [mechanism.labels.index(o) for o in mechanism.outputs]] = mechanism.transition
+    return T
 
 def release_labels(
     spec: Spec, # what to run
@@ -120,7 +141,7 @@ def release_labels(
     split_seed, prior_seed, release_seed = spec.seeds()
     held, rows, prior = np.empty(0, int), np.arange(len(labels)), None
     if spec.mechanism != "rr": held, rows = split(len(labels), spec.prior_fraction, split_seed)
-    if math.isinf(spec.epsilon): return Released(labels[rows], rows, held, {"original_labels": True})
+    if math.isinf(spec.epsilon): return Released(labels[rows], rows, held, np.eye(n_classes), {"original_labels": True})
     if spec.mechanism != "rr": prior = estimate_prior(labels[held], n_classes, spec.epsilon, prior_seed)
     with warnings.catch_warnings(): # a capped l is recorded below
         warnings.filterwarnings("ignore", message="l = ")
@@ -131,7 +152,7 @@ def release_labels(
     if spec.mechanism == "block_rr":
         part = partition_by_weight(prior, spec.sigma)
         details.update(majority=list(part.majority), l_used=min(spec.l, len(part.majority)))
-    return Released(out.labels, rows, held, details)
+    return Released(out.labels, rows, held, _square(out.mechanism), details)
 
 # %% ../../nbs/study/00_experiment.ipynb #706228fd
 @dataclass(frozen=True)
@@ -166,27 +187,35 @@ def score(
     return 100 * float(right.sum()) / len(labels), tuple(per_class.tolist())
 
 # %% ../../nbs/study/00_experiment.ipynb #b2fd5f01
+_data = lru_cache(maxsize=2)(dataset)
+
 @lru_cache(maxsize=2)
 def _features(name: str) -> tuple:
     "A data set and its label-free features. CIFAR-10_2's images are among CIFAR-10_1's."
-    data = dataset(name)
-    return data, features(data, base=dataset("cifar10_1") if name == "cifar10_2" else None)
+    from blockrr.learning.features import features
+    data = _data(name)
+    return data, features(data, base=_data("cifar10_1") if name == "cifar10_2" else None)
 
 @lru_cache(maxsize=2)
 def _probe(name: str) -> tuple:
     "A data set and its probe, factorisation included."
+    from blockrr.learning.probe import Probe
     data, found = _features(name)
     return data, Probe(found)
 
-def _run_probe(name: str, specs) -> list:
-    "Records of specs on one data set: one fit for all of them."
-    data, probe = _probe(name)
-    released = [release_labels(s, data.train_labels, data.n_classes) for s in specs]
-    y = np.full((len(specs), len(data.train_labels)), -1, np.int8)
+def _grid_of(released, n: int) -> np.ndarray: # int8 [runs, n], -1 where a run released nothing
+    "Released labels of many runs in the order of the training images."
+    y = np.full((len(released), n), -1, np.int8)
     for row, r in zip(y, released): row[r.rows] = r.labels
-    fit = probe.fit(y, n_outputs=data.n_classes)
-    return [Record(s, *score(p, data.test_labels, data.n_classes), {**r.details, "n_released": len(r.rows), "penalty": float(penalty)})
-            for s, r, p, penalty in zip(specs, released, fit.predictions, fit.penalty)]
+    return y
+
+def _learn_probe(name: str, specs, released) -> list:
+    "Ridge regression: one fit for all runs on a data set."
+    data, probe = _probe(name)
+    fit = probe.fit(_grid_of(released, len(data.train_labels)), n_outputs=data.n_classes)
+    return [(p, {"penalty": float(penalty)}) for p, penalty in zip(fit.predictions, fit.penalty)]
+
+_LEARN = {"probe": _learn_probe} # one function for each of LEARNERS
 
 def prepare(
     names, # data set names
@@ -203,14 +232,25 @@ def prepare(
     return {name: _features(name)[0].sha256 for name in names}
 
 # %% ../../nbs/study/00_experiment.ipynb #ad6c61ac
+def _record(spec, released, predictions, found, data) -> Record:
+    "The score of a learner; predictions of several epochs are averaged, as the paper does, and each is kept."
+    several = [score(p, data.test_labels, data.n_classes) for p in np.atleast_2d(predictions)]
+    details = {**released.details, "n_released": len(released.rows), **found}
+    if np.ndim(predictions) > 1: details["epochs"] = [{"accuracy": a, "per_class": list(c)} for a, c in several]
+    if len(several) == 1: return Record(spec, *several[0], details)
+    return Record(spec, float(np.mean([a for a, _ in several])), tuple(np.mean([c for _, c in several], 0).tolist()), details)
+
 def run_all(
-    specs, # list of Spec, of one or several data sets
+    specs, # list of Spec, of one or several data sets and learners
 ) -> list: # of Record, in the same order
     "Run cells together, so that everything label-free is computed once."
-    records = {}
-    for name in dict.fromkeys(s.dataset for s in specs):
-        chosen = list(dict.fromkeys(s for s in specs if s.dataset == name))
-        records.update(zip(chosen, _run_probe(name, chosen)))
+    records, groups = {}, {}
+    for s in dict.fromkeys(specs): groups.setdefault((s.dataset, s.learner), []).append(s)
+    for (name, learner), chosen in groups.items():
+        data = _data(name)
+        released = [release_labels(s, data.train_labels, data.n_classes) for s in chosen]
+        outcomes = _LEARN[learner](name, chosen, released)
+        records.update({s: _record(s, r, *outcome, data) for s, r, outcome in zip(chosen, released, outcomes)})
     return [records[s] for s in specs]
 
 def run(
