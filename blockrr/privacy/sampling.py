@@ -260,7 +260,7 @@ def _marks(out) -> np.ndarray:
 
 class _Lookup:
     "Sampler for up to 128 labels and 255 outputs: 16 bits and the label index a table of bytes."
-    bits, dtype = np.dtype("<u2"), np.uint8
+    bits, dtype, step = np.dtype("<u2"), np.uint8, 1 << 18 # labels a call: more fall out of the cache, fewer wait for one another's threads
     def __init__(self, weights, columns): # columns: int [n_outputs], what is written for each output
         self.edges = np.cumsum(weights, axis=1)
         self.columns = columns.astype(np.uint8)
@@ -272,10 +272,10 @@ class _Lookup:
             row[edge[inside] >> 46] = 255
         self.table = table.ravel()
 
-    def scratch(self): return np.empty(_BLOCK, np.uint32)
+    def scratch(self): return np.empty(self.step, np.uint32)
 
     def fill(self, codes, random, more, index, out):
-        "Write outputs for at most 65,536 codes; random: 16 bits each; more(n): n further words of 64 bits."
+        "Write outputs for at most `step` codes; random: 16 bits each; more(n): n further words of 64 bits."
         index = index[:len(codes)]
         np.left_shift(codes, 16, out=index, dtype=np.uint32, casting="unsafe")
         np.bitwise_or(index, random, out=index, casting="unsafe")
@@ -315,7 +315,7 @@ def _alias(weights, k: int):
 # %% ../../nbs/privacy/01_sampling.ipynb #834d3401
 class _Alias:
     "Sampler for many labels or outputs: 32 bits and the label index the cells of the alias method."
-    bits = np.dtype("<u4")
+    bits, step = np.dtype("<u4"), 1 << 17
     def __init__(self, weights, columns):
         self.k = max(1, (weights.shape[1] - 1).bit_length())
         self.cut, other = _alias(weights, self.k)
@@ -324,10 +324,10 @@ class _Alias:
         self.dtype = _small(int(columns.max()))
         self.columns = columns.astype(self.dtype)
 
-    def scratch(self): return np.empty(_BLOCK, np.intp)
+    def scratch(self): return np.empty(self.step, np.intp)
 
     def fill(self, codes, random, more, index, out):
-        "Write outputs for at most 65,536 codes; random: 32 bits each; more(n): n further words of 64 bits."
+        "Write outputs for at most `step` codes; random: 32 bits each; more(n): n further words of 64 bits."
         index, k = index[:len(codes)], self.k
         cell, rest = random >> np.uint32(32 - k), random & np.uint32((1 << 32 - k) - 1)
         np.left_shift(codes, k, out=index, dtype=np.intp, casting="unsafe")
@@ -349,7 +349,7 @@ class _Source:
     "One thread's randomness and work space."
     def __init__(self, sampler, bits, key):
         self.sampler, self.bits, self.key = sampler, bits, key
-        self.index, self.buffer = sampler.scratch(), np.empty(_BLOCK * sampler.bits.itemsize + 15, np.uint8)
+        self.index, self.buffer = sampler.scratch(), np.empty((sampler.step if key is None else _BLOCK) * sampler.bits.itemsize + 15, np.uint8)
 
     def start(self, block: int):
         "Begin a block; with a key, its bits depend on key and number alone."
@@ -374,7 +374,8 @@ class _Draw:
 
     def __call__(self, codes, threads=1) -> np.ndarray:
         out = np.empty(len(codes), self.sampler.dtype)
-        cuts = [0, *range(-self.at % _BLOCK or _BLOCK, len(codes), _BLOCK), len(codes)] if len(codes) else [0]
+        step = self._step(len(codes), threads)
+        cuts = [0, *range(-self.at % step or step, len(codes), step), len(codes)] if len(codes) else [0]
         pieces = list(zip(cuts, cuts[1:]))
         share = -(-len(pieces) // threads) or 1
         jobs = [pieces[i:i + share] for i in range(0, len(pieces), share)]
@@ -390,6 +391,10 @@ class _Draw:
         return out
 
     def _new(self, bits): return _Source(self.sampler, bits, self.key)
+
+    def _step(self, n, threads) -> int:
+        "Labels a piece: a whole block with a seed, without one as many as are fastest."
+        return _BLOCK if self.key is not None else min(self.sampler.step, max(_BLOCK, -(-n // threads)))
 
 # %% ../../nbs/privacy/01_sampling.ipynb #d4235b70
 def _sampler(weights, columns=None):
