@@ -51,18 +51,20 @@ def _show_failures(logs: Path, start: float):
         lines = [l for l in path.read_text(errors="replace").splitlines() if l.strip()] if path.stat().st_mtime >= start else []
         if any(l.startswith("blockrr ") or "Error" in l for l in lines[-12:]): print(f"\n{path}:", *lines[-12:], sep="\n  ", file=sys.stderr)
 
-def _drop_broken(folder: Path):
+def _drop_broken(folder: Path, profile: str):
     "Remove record files that cannot be read, so that they are made anew."
     from blockrr.study.experiment import load
+    from blockrr.study.regression import load_regression
+    lines = (ROOT / "workflow" / "profiles" / f"{profile}.yaml").read_text().splitlines()
     for path in folder.glob("records/*.json"):
-        try: load(path)
+        try: (load_regression if "study: regression" in lines else load)(path)
         except ValueError as e:
             print(f"{e}; it is made anew", file=sys.stderr)
             path.unlink()
 
 # %% ../../nbs/study/04_cli.ipynb #4f135765
 def reproduce(
-    profile: str = "smoke", # "smoke": embedded digits; "laptop": the paper's grid on CIFAR-10; "gpu"
+    profile: str = "smoke", # "smoke": embedded digits; "laptop": the paper's grid on CIFAR-10; "gpu"; "regression": numeric labels; ...
     output=None, # folder for records, executed notebooks, logs and the report; None: runs/PROFILE
     cores: int = None, # processors to use; None: all
     show: bool = False, # open the report in a browser at the end
@@ -81,7 +83,7 @@ def reproduce(
                "--quiet", "rules", "reason", "host", *(["--dry-run"] if dry_run else [])]
     env = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}
     with _only_one(folder) as keep:
-        _drop_broken(folder)
+        _drop_broken(folder, profile)
         start, status = time.time(), _drive(command, env, keep)
     if status: _show_failures(folder / "logs", start)
     if status: raise SystemExit(f"blockrr reproduce: a step failed (status {status}); its log is in {folder / 'logs'}. The same command resumes")
@@ -180,6 +182,7 @@ def _add_steps(commands):
     p.add_argument("notebooks", nargs="+")
     p.add_argument("--output", required=True, help="HTML file to write")
     p.add_argument("--records", help="folder of the records that the notebooks show, named on the page")
+    p.add_argument("--title", help="heading of the page")
 
 # %% ../../nbs/study/04_cli.ipynb #75429cf1
 def _parser() -> argparse.ArgumentParser:
@@ -188,7 +191,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"blockrr {blockrr.__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     p = commands.add_parser("reproduce", help="run the study and write its report")
-    p.add_argument("--profile", default="smoke", help="smoke (embedded digits), laptop (CIFAR-10) or gpu")
+    p.add_argument("--profile", default="smoke", help="smoke (embedded digits), laptop (CIFAR-10), regression (numeric labels), gpu ...")
     p.add_argument("--output", help="folder for everything that is made (default: runs/PROFILE)")
     p.add_argument("--cores", type=int, help="processors to use (default: all)")
     p.add_argument("--open", action="store_true", help="open the report in a browser")
@@ -242,7 +245,7 @@ def _report(options):
     frame = load(options.records) if options.records else None
     only_digits = frame is not None and set(frame.dataset) == {"digits"}
     html_report(options.notebooks, options.output, provenance=provenance_line(frame) if frame is not None else "",
-                title="The pipeline on the embedded digits (not the paper's experiment)" if only_digits else "BlockRR: a reproduction")
+                title=options.title or ("The pipeline on the embedded digits (not the paper's experiment)" if only_digits else "BlockRR: a reproduction"))
 
 _COMMANDS = {"reproduce": lambda o: reproduce(o.profile, o.output, o.cores, o.open, o.dry_run), "data": _data, "release": _release,
              "prepare": _prepare, "report": _report}
