@@ -168,3 +168,77 @@ def test_solver_failure_is_an_error(monkeypatch):
 def test_import_does_not_load_scipy():
     code = "import sys, blockrr; print('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
+
+
+def all_pairs_average(p, epsilon, average):
+    "The paper's form once more, with a constraint on the mean of the diagonal."
+    from scipy.optimize import linprog
+    K, rows = len(p), []
+    for j in range(K):
+        for i in range(K):
+            for other in range(K):
+                if i != other:
+                    row = np.zeros((K, K))
+                    row[i, j], row[other, j] = math.exp(-epsilon), -1
+                    rows.append(row.ravel())
+    rows.append(-np.eye(K).ravel() / K)
+    out = linprog(-np.diag(p).ravel(), np.array(rows), np.append(np.zeros(len(rows) - 1), -average), np.kron(np.eye(K), np.ones(K)), np.ones(K), bounds=(0, 1), method="highs")
+    assert out.status == 0
+    return -out.fun
+
+
+@pytest.mark.parametrize("epsilon", (.1, .6, 1, 2, 4))
+def test_average_frontier_against_the_papers_form(epsilon):
+    for p in priors(11, 9, 6):
+        f = br.frontier(p, epsilon)
+        for t in (0, .6, .9, .99):
+            assert f.accuracy_at(t * f.largest_floor) == pytest.approx(all_pairs_average(f.prior, epsilon, t * f.largest_floor), abs=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", (.6, 1, 2, 4))
+@pytest.mark.parametrize("name", ("cifar10_1", "cifar10_2"))
+def test_both_frontiers_of_the_papers_data(name, epsilon):
+    from blockrr.study.paper import TRAIN_COUNTS
+    f = br.frontier(TRAIN_COUNTS[name], epsilon)
+    for t in np.linspace(0, 1, 9) * (1 - 1e-6):
+        at = t * f.largest_floor
+        assert f.accuracy_at(at) == pytest.approx(solve_program(np.diag(f.prior), epsilon, average=at)[0], abs=1e-6)
+        assert f.point(at).accuracy == pytest.approx(solve_program(np.diag(f.prior), epsilon, floor=at)[0], abs=1e-6)
+    order = np.argsort(-f.prior, kind="stable").tolist()
+    for s in range(1, 11):
+        for l in range(s + 1):
+            at = place(br.block_rr(br.Partition(order[:s], order[s:], order[:l]), epsilon), f.prior)
+            assert at.accuracy <= f.accuracy_at(min(at.average, f.largest_floor)) + 1e-12
+    kept = [place(br.rr_with_prior(f.prior, epsilon, k=k), f.prior) for k in range(f.k, 11)]
+    assert all(f.accuracy_at(min(at.average, f.largest_floor)) >= at.accuracy - 1e-12 for at in kept)
+    assert f.accuracy_at(min(kept[0].average, f.largest_floor)) == pytest.approx(kept[0].accuracy, abs=1e-12)
+
+
+def test_no_mechanism_is_beyond_the_average_frontier():
+    rng = np.random.default_rng(12)
+    for _ in range(400):
+        K = int(rng.integers(2, 7))
+        base = rng.uniform(.2, 1, (K, K)) + 3 * np.eye(K) * rng.random(K)
+        T, p = base / base.sum(1, keepdims=True), rng.dirichlet(np.full(K, .4))
+        f = br.frontier(p, float(np.log(T.max(0) / T.min(0)).max()) * (1 + 1e-12))
+        d = np.diag(T)
+        assert d.mean() <= f.largest_floor * (1 + 1e-9) and p @ d <= f.accuracy_at(min(d.mean(), f.largest_floor)) + 1e-12
+
+
+def test_picture_of_both_frontiers_for_any_number_of_labels():
+    import matplotlib
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    for K in (2, 10, 60, 61, 1000):
+        for epsilon in (0, .5, 5, math.inf):
+            f = br.frontier(1 / np.arange(1., K + 1), epsilon)
+            worst, average = f.plot()
+            for ax, name in ((worst, "worst"), (average, "average")):
+                legend = " / ".join(ax.get_legend_handles_labels()[1])
+                assert "BlockRR" in legend and "RRWithPrior" in legend and ("some σ and l" in legend) == (K > 60)
+                for line in ax.lines:
+                    x, y = np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
+                    for at, accuracy in zip(np.atleast_1d(x), np.atleast_1d(y)):
+                        best = f.point(min(at, f.largest_floor)).accuracy if name == "worst" else f.accuracy_at(min(at, f.largest_floor))
+                        assert accuracy <= best + 1e-9
+            plt.close("all")

@@ -7,16 +7,16 @@ __all__ = ['SEPARATION', 'DIMENSION', 'GAIN', 'GOALS', 'predict', 'Option', 'Adv
 
 # %% ../../nbs/privacy/10_advise.ipynb #f2d3462a
 from dataclasses import dataclass
-from itertools import product
+from numbers import Real
 import math
 
 import numpy as np
 
 from .classification import best_k, block_rr, rr, rr_with_prior
-from .labels import Domain
 from .mechanism import Mechanism, check_prior
-from .optimal import frontier, optimal_rr
-from .partition import partition_by_weight
+from .optimal import _domain, frontier, optimal_rr
+from .partition import check_settings, partition_by_weight
+from .release import check_floor
 from .sampling import check_epsilon
 
 # %% ../../nbs/privacy/10_advise.ipynb #166338a1
@@ -70,18 +70,19 @@ def predict(
     mechanism: Mechanism, # any finite mechanism
     prior, # n_labels weights >= 0
     goal="accuracy", # "accuracy": overall; "balanced": mean over classes; "worst": the worst class
-    rows=30_000, # how many labels will be released, > 0
+    rows=30_000, # how many labels will be released, > 0 and at most 10**15
 ) -> float: # 0 to 1
     "The accuracy that a typical learner is predicted to reach on released labels."
+    if not isinstance(mechanism, Mechanism): raise TypeError(f"mechanism: needs a Mechanism, got {type(mechanism).__name__}")
     return _Learner(check_prior(prior, len(mechanism.labels)), _check_rows(rows, "rows")).quality(mechanism, _check_goal(goal))
 
 def _check_goal(goal) -> str:
-    if goal not in GOALS: raise ValueError(f"goal: needs one of {', '.join(GOALS)}, got {goal!r}")
+    if not isinstance(goal, str) or goal not in GOALS: raise ValueError(f"goal: needs one of {', '.join(GOALS)}, got {goal!r}")
     return goal
 
 def _check_rows(rows, name) -> float:
-    if isinstance(rows, (bool, str)) or not np.isscalar(rows): raise TypeError(f"{name}: needs a number of rows, got {rows!r}")
-    if not 0 < rows < math.inf: raise ValueError(f"{name}: needs a number of rows > 0, got {rows}")
+    if isinstance(rows, (bool, np.bool_)) or not isinstance(rows, Real): raise TypeError(f"{name}: needs a number of rows, got {rows!r}")
+    if not 0 < rows <= 10**15: raise ValueError(f"{name}: needs a number of rows > 0 and at most 10**15, got {rows}")
     return float(rows)
 
 # %% ../../nbs/privacy/10_advise.ipynb #96a33379
@@ -89,7 +90,7 @@ def _check_rows(rows, name) -> float:
 class Option:
     "A mechanism with its settings, and how good it is predicted to be."
     method: str # as in `release`
-    settings: dict # arguments for `release`: sigma and l, or floor; empty for RR and RRWithPrior
+    settings: dict # arguments for `release`: sigma and l, or floor (a fraction of the largest possible); empty for RR and RRWithPrior
     k: int # labels on the upper level: all, RRWithPrior's k, or the majority's size
     mechanism: Mechanism # built from the prior that was given
     quality: float # predicted, 0 to 1
@@ -105,7 +106,6 @@ def _build(rule, p, epsilon, domain) -> tuple: # (k, mechanism) that a rule make
     if method == "rr": return len(p), rr(domain, epsilon)
     if method == "rr_with_prior": return best_k(p, epsilon), rr_with_prior(p, epsilon, labels=domain)
     if method == "optimal_rr": return best_k(p, epsilon), optimal_rr(p, epsilon, settings["floor"] * frontier(p, epsilon).largest_floor, domain)
-    if method != "block_rr": raise ValueError(f"menu: needs methods among {', '.join(_NAMES)}, got {method!r}")
     majority = len(partition_by_weight(p, settings["sigma"]).majority)
     return majority, block_rr(partition_by_weight(p, settings["sigma"], min(settings["l"], majority)), epsilon, domain)
 
@@ -120,6 +120,29 @@ def _sigmas(p, k) -> list: # (majority size, a sigma that gives it)
     gaps = np.flatnonzero(ordered[1:] < ordered[:-1] * (1 - 1e-9)) # a majority of size i + 1 ends before the gap
     if len(gaps) > 9: gaps = np.unique(gaps[np.linspace(0, len(gaps) - 1, 6).astype(int)].tolist() + [gaps[np.abs(gaps + 1 - k).argmin()]])
     return [(int(i) + 1, 1 / math.log(2 * ordered[0] / (ordered[i] + ordered[i + 1]))) for i in gaps]
+
+# %% ../../nbs/privacy/10_advise.ipynb #65244d31
+_SETTINGS = {"rr": (), "rr_with_prior": (), "block_rr": ("sigma", "l"), "optimal_rr": ("floor",)}
+
+def _check_menu(menu) -> list: # of (method, settings)
+    "A menu as it was given, or an error that says which entry is wrong."
+    if isinstance(menu, (str, bytes, dict)) or not hasattr(menu, "__iter__"): raise TypeError(f"menu: needs a list of (method, settings), got {type(menu).__name__}")
+    rules = list(menu)
+    if not rules: raise ValueError("menu: needs at least one (method, settings)")
+    for i, rule in enumerate(rules):
+        if not isinstance(rule, (tuple, list)) or len(rule) != 2 or not isinstance(rule[1], dict):
+            raise ValueError(f"menu: needs pairs of a method's name and a dict of settings, got {rule!r} as entry {i}")
+        _check_rule(*rule, i)
+    return rules
+
+def _check_rule(method, settings, i):
+    if not isinstance(method, str) or method not in _SETTINGS: raise ValueError(f"menu: needs methods among {', '.join(_SETTINGS)}, got {method!r} in entry {i}")
+    if set(settings) != set(_SETTINGS[method]):
+        raise ValueError(f"menu: needs {' and '.join(_SETTINGS[method]) or 'no settings'} for {method}, got {', '.join(map(str, settings)) or 'none'} in entry {i}")
+    try:
+        if method == "block_rr": check_settings(settings["sigma"], settings["l"])
+        if method == "optimal_rr": check_floor(settings["floor"])
+    except (TypeError, ValueError) as e: raise type(e)(f"menu: entry {i}, {method}: {e}") from None
 
 # %% ../../nbs/privacy/10_advise.ipynb #7367d06b
 @dataclass(frozen=True)
@@ -158,25 +181,23 @@ def advise(
     prior, # n_labels weights >= 0: a public guess, or an estimate with differential privacy
     epsilon, # label-DP parameter of the release, 0 to infinity
     goal="accuracy", # "accuracy": overall; "balanced": mean over classes; "worst": the worst class
-    n_prior=None, # rows behind a DP prior; None: the prior is public and taken as exact
+    n_prior=None, # rows behind a DP prior, > 0 and at most 10**15; None: the prior is public and taken as exact
     rows=None, # how many labels will be released; None: 99 times n_prior, or 30,000
-    epsilon_prior=None, # what the prior cost; None: epsilon
+    epsilon_prior=None, # what the prior cost, 0 to infinity; None: epsilon
     labels=None, # the public domain: an integer K or a sequence; None: 0 .. n_labels-1
-    menu=None, # list of (method, settings of `release`) to choose from; None: all methods, many settings
+    menu=None, # list of (method, settings of `release`: a floor is a fraction) to choose from; None: all methods, many settings
 ) -> Advice: # TypeError or ValueError for bad input
     "Rank the mechanisms for a prior and a goal. Uses nothing but the prior, so it costs no privacy."
     p, epsilon, goal = check_prior(prior), check_epsilon(epsilon), _check_goal(goal)
-    domain = Domain(len(p) if labels is None else labels)
-    check_prior(p, len(domain))
+    domain, rules = _domain(labels, p), _menu(p, epsilon) if menu is None else _check_menu(menu)
     if n_prior is not None: n_prior = _check_rows(n_prior, "n_prior")
-    rows = _check_rows(rows if rows is not None else 99 * n_prior if n_prior else 30_000, "rows")
-    rules = list(_menu(p, epsilon) if menu is None else menu)
-    if not rules: raise ValueError("menu: needs at least one (method, settings)")
+    rows = _check_rows(rows, "rows") if rows is not None else 99 * n_prior if n_prior else 30_000.
+    paid = epsilon if epsilon_prior is None else _check_paid(epsilon_prior)
     built = [_build(rule, p, epsilon, domain) for rule in rules]
     learner, spread = _Learner(p, rows), np.zeros(len(rules))
     if n_prior is None: quality = np.array([learner.quality(m, goal) for _, m in built])
     else:
-        found = _redrawn(p, rules, goal, n_prior, rows, epsilon, epsilon if epsilon_prior is None else check_epsilon(epsilon_prior), domain)
+        found = _redrawn(p, rules, goal, n_prior, rows, epsilon, paid, domain)
         quality, spread = found.mean(0), found.std(0)
     order = sorted(range(len(rules)), key=lambda i: (-round(quality[i], 12), tuple(_NAMES).index(rules[i][0]))) # equal quality: the simpler mechanism
     options = tuple(Option(*rules[i], *built[i], float(quality[i]), float(spread[i])) for i in order)
@@ -187,6 +208,10 @@ def advise(
     return Advice(goal, epsilon, options, sure, loss, _why(options, goal, n_prior, sure, loss))
 
 # %% ../../nbs/privacy/10_advise.ipynb #b1ebe8f6
+def _check_paid(epsilon_prior) -> float:
+    try: return check_epsilon(epsilon_prior)
+    except (TypeError, ValueError) as e: raise type(e)(str(e).replace("epsilon", "epsilon_prior")) from None
+
 def _redrawn(p, rules, goal, n_prior, rows, epsilon, epsilon_prior, domain) -> np.ndarray: # quality [n_draws, n_rules]
     "How well each rule does under p when its prior is estimated again."
     small = len(p) <= _STRATA

@@ -8,7 +8,7 @@ __all__ = ['epsilon_lower_bound', 'Audit', 'audit', 'samples_needed']
 # %% ../../nbs/privacy/08_audit.ipynb #d1de8d14
 from collections import Counter
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 import math
 
 import numpy as np
@@ -35,6 +35,8 @@ def epsilon_lower_bound(
     "A lower bound on epsilon from counts of one event under two labels, fixed before the counts were seen."
     alpha = 1 - _check_share(confidence, "confidence")
     (x, y), (n, m) = _check_pair(hits, "hits"), _check_pair(trials, "trials")
+    try: np.broadcast_shapes(x.shape, y.shape, n.shape, m.shape)
+    except ValueError: raise ValueError(f"hits: needs arrays that fit each other and trials, got shapes {x.shape}, {y.shape} for {n.shape}, {m.shape}") from None
     if (n < 1).any() or (m < 1).any(): raise ValueError("trials: needs at least 1 for each label")
     if (x < 0).any() or (y < 0).any() or (x > n).any() or (y > m).any(): raise ValueError("hits: needs 0 <= hits <= trials for each label")
     bound = np.maximum(_log_bounds(x, n, alpha)[0] - _log_bounds(y, m, alpha)[1], 0)
@@ -169,7 +171,9 @@ def _check_event(event):
     if event is None: return None
     if isinstance(event, (str, bytes)) or not hasattr(event, "__iter__"): raise TypeError(f"event: needs a list, tuple or set of outputs, got {type(event).__name__}")
     event = tuple(event)
-    if not event or len(set(event)) < len(event): raise ValueError("event: needs at least one output, each once")
+    try: distinct = len(set(event))
+    except TypeError: raise TypeError("event: needs outputs that are hashable (numbers, strings, dates, ...)") from None
+    if not event or distinct < len(event): raise ValueError("event: needs at least one output, each once")
     return event
 
 # %% ../../nbs/privacy/08_audit.ipynb #e54c802a
@@ -185,6 +189,8 @@ def samples_needed(
     epsilon, K = check_epsilon(epsilon), _check_count(n_labels, "n_labels", 2)
     alpha, miss = 1 - _check_share(confidence, "confidence"), (1 - _check_share(power, "power")) / 2
     if not 0 < epsilon < math.inf: raise ValueError(f"epsilon: needs 0 < epsilon < infinity, got {epsilon}")
+    if isinstance(gap, (bool, np.bool_)) or not isinstance(gap, Real): raise TypeError(f"gap: needs a number, got {type(gap).__name__}")
+    if not isinstance(chosen, (bool, np.bool_)): raise TypeError(f"chosen: needs True or False, got {chosen!r}")
     if not 0 < gap < epsilon: raise ValueError(f"gap: needs 0 < gap < epsilon = {epsilon}, got {gap}")
     from scipy.stats import binom
     a = math.exp(-epsilon)

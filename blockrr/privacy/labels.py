@@ -26,7 +26,7 @@ _MAX_LABELS = 1 << 20
 
 def _check_length(K: int):
     if K > _MAX_LABELS:
-        raise ValueError(f"domain: {K:,} labels would need about {K * 100 / 2**30:,.1f} GiB of memory; at most {_MAX_LABELS:,} are supported")
+        raise ValueError(f"domain: {K:,} labels would need about {min(K, 2**99) * 100 / 2**30:,.1f} GiB of memory; at most {_MAX_LABELS:,} are supported")
 
 def _domain_values(labels) -> tuple:
     "The values of a domain given as K or as a sequence, checked."

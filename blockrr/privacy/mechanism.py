@@ -22,7 +22,7 @@ def check_prior(
 ) -> np.ndarray: # float64 [n_labels], sums to 1; TypeError or ValueError otherwise
     "A prior as probabilities, or an error that says what is wrong with it."
     try: p = np.asarray(prior, float)
-    except (TypeError, ValueError): raise TypeError("prior: needs a sequence of numbers") from None
+    except (TypeError, ValueError, OverflowError): raise TypeError("prior: needs a sequence of numbers") from None
     if p.ndim != 1 or len(p) < 2: raise ValueError(f"prior: needs one weight for each of at least 2 labels, got shape {p.shape}")
     if n_labels is not None and len(p) != n_labels: raise ValueError(f"prior: needs {n_labels} weights, one for each label, got {len(p)}")
     if not np.isfinite(p).all(): raise ValueError("prior: weights must be finite numbers, got NaN or infinity")

@@ -23,21 +23,15 @@ from .sampling import check_epsilon, check_size
 def solve_program(
     weights, # float [n_labels, n_labels]: the worth of each entry of the transition matrix
     epsilon, # label-DP parameter, 0 to infinity
-    floor=0., # 0 to 1: every diagonal entry must reach it
-    average=0., # 0 to 1: the mean diagonal entry must reach it
+    floor=0., # 0 to 1, a probability: every diagonal entry must reach it
+    average=0., # 0 to 1, a probability: the mean diagonal entry must reach it
     fixed=None, # float [n_labels, n_labels]: entries with a prescribed value, NaN where free
-) -> tuple: # (optimum, transition matrix); RuntimeError with the solver's status if there is none
+) -> tuple: # (optimum, transition matrix); TypeError or ValueError for bad input; RuntimeError with the solver's status if there is no optimum
     "The paper's linear program (equation 4.1), solved by HiGHS; exact to about 1e-7, for yardsticks and not for releases."
     from scipy.optimize import linprog
     from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
-    W, a = np.asarray(weights, float), math.exp(-check_epsilon(epsilon))
-    if W.ndim != 2 or W.shape[0] != W.shape[1] or not np.isfinite(W).all(): raise ValueError(f"weights: needs a square matrix of finite numbers, got shape {W.shape}")
-    K = len(W)
-    low, high = np.zeros((K, K)), np.ones((K, K))
-    np.fill_diagonal(low, floor)
-    if fixed is not None:
-        at = ~np.isnan(fixed)
-        low[at] = high[at] = np.asarray(fixed, float)[at]
+    W, a, average = _square(weights, "weights"), math.exp(-check_epsilon(epsilon)), _check_probability(average, "average")
+    K, (low, high) = len(W), _limits(len(W), _check_probability(floor, "floor"), fixed)
     column, diagonal = kron(np.ones((K, 1)), eye_array(K)), csr_array(np.eye(K).reshape(1, -1))
     ceilings = hstack([eye_array(K * K), -column]), hstack([-eye_array(K * K), a * column])
     mean = hstack([-diagonal / K, csr_array((1, K))])
@@ -47,6 +41,33 @@ def solve_program(
                   rows.tocsr(), np.ones(K), bounds, method="highs")
     if out.status: raise RuntimeError(f"linear program: HiGHS stopped with status {out.status}: {out.message}")
     return -out.fun, out.x[:K * K].reshape(K, K)
+
+# %% ../../nbs/privacy/09_optimal.ipynb #28082858
+def _square(values, name) -> np.ndarray:
+    "A square matrix of numbers, infinities excluded."
+    try: W = np.asarray(values, float)
+    except (TypeError, ValueError, OverflowError): raise TypeError(f"{name}: needs a square matrix of numbers") from None
+    if W.ndim != 2 or W.shape[0] != W.shape[1] or not W.size: raise ValueError(f"{name}: needs a square matrix [n_labels, n_labels], got shape {W.shape}")
+    if np.isinf(W).any() or name == "weights" and np.isnan(W).any(): raise ValueError(f"{name}: needs a square matrix of finite numbers, got NaN or infinity")
+    return W
+
+def _check_probability(value, name) -> float:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real): raise TypeError(f"{name}: needs a number from 0 to 1, got {type(value).__name__}")
+    if not 0 <= value <= 1: raise ValueError(f"{name}: needs 0 <= {name} <= 1, got {value}")
+    return float(value)
+
+def _limits(K, floor, fixed) -> tuple: # (lower, upper bounds), float [K, K] each
+    "What every entry may be, privacy apart."
+    low, high = floor * np.eye(K), np.ones((K, K))
+    if fixed is None: return low, high
+    F = _square(fixed, "fixed")
+    if len(F) != K: raise ValueError(f"fixed: needs the shape of weights, {(K, K)}, got {F.shape}")
+    at = ~np.isnan(F)
+    if (bad := at & ~((low <= F) & (F <= 1))).any():
+        i, j = np.argwhere(bad)[0]
+        raise ValueError(f"fixed: needs entries from 0 to 1, on the diagonal from floor = {floor:g}, or NaN; got {F[i, j]:g} at ({i}, {j})")
+    low[at] = high[at] = F[at]
+    return low, high
 
 # %% ../../nbs/privacy/09_optimal.ipynb #e66da4c6
 class Point(NamedTuple):
@@ -59,6 +80,7 @@ def retention(
     mechanism: Mechanism, # any finite mechanism
 ) -> np.ndarray: # float [n_labels]: Pr[released = true] for each label; 0 for a label that is never released
     "How likely each label is to be released unchanged."
+    if not isinstance(mechanism, Mechanism): raise TypeError(f"mechanism: needs a Mechanism, got {type(mechanism).__name__}")
     own, columns = np.zeros(len(mechanism.labels)), mechanism._columns
     own[columns] = mechanism.transition[columns, np.arange(len(columns))]
     return own
@@ -82,10 +104,10 @@ class Frontier:
     largest_floor: float # RR's retention; no mechanism has a larger floor
 
     def _share(self, floor) -> float:
-        "The floor as a fraction of the largest; ValueError if out of reach."
+        "The floor, a probability, as a fraction of the largest; ValueError if out of reach."
         if isinstance(floor, (bool, np.bool_)) or not isinstance(floor, Real): raise TypeError(f"floor: needs a number, got {type(floor).__name__}")
         if not 0 <= floor <= self.largest_floor * (1 + 1e-12):
-            raise ValueError(f"floor: needs 0 <= floor <= {self.largest_floor:.9g}, the largest reachable with {len(self.prior)} labels at epsilon = {self.epsilon:g}, got {floor}")
+            raise ValueError(f"floor: needs 0 <= floor <= {self.largest_floor:.9g}, the largest reachable with {len(self.prior)} labels at epsilon = {self.epsilon:g}, got {floor} (here a probability; `release` takes it as a fraction of the largest)")
         return min(float(floor) / self.largest_floor, 1.)
 
     def levels(self, floor) -> tuple: # (retention of the k most frequent labels, retention of the others)
@@ -101,15 +123,23 @@ class Frontier:
     def gap(self, mechanism: Mechanism) -> float: # >= 0; 0: the mechanism lies on the frontier
         "How much accuracy a mechanism gives away at its own floor."
         at = place(mechanism, self.prior)
+        if mechanism.epsilon > self.epsilon: raise ValueError(f"mechanism: needs epsilon <= {self.epsilon:g}, the frontier's, got {mechanism.epsilon:g}")
         return self.point(min(at.worst, self.largest_floor)).accuracy - at.accuracy
 
     def averages(self) -> list: # (k, accuracy, average) of each corner, accuracy falling
         "The corners of the frontier between accuracy and average retention; between them, toss a coin."
         return _average_corners(self.prior, self.epsilon, self.k)
 
-    def plot(self, ax=None): # the matplotlib axes
-        "The frontier, with RR, RRWithPrior and BlockRR for every sigma and l; needs matplotlib."
-        return _picture(self, ax)
+    def accuracy_at(self, average) -> float: # ValueError if the average is out of reach
+        "The best accuracy among mechanisms with at least this average retention, a probability."
+        if not _check_probability(average, "average") <= self.largest_floor * (1 + 1e-12):
+            raise ValueError(f"average: needs 0 <= average <= {self.largest_floor:.9g}, the largest reachable with {len(self.prior)} labels at epsilon = {self.epsilon:g}, got {average}")
+        _, accuracy, corner = zip(*self.averages())
+        return float(np.interp(average, corner, accuracy))
+
+    def plot(self, ax=None, against="both"): # the matplotlib axes, or a pair of them for "both"
+        "The frontiers of accuracy `against` the \"worst\" and the \"average\" retention, with RR, RRWithPrior and BlockRR; needs matplotlib."
+        return _picture(self, ax, against)
 
 # %% ../../nbs/privacy/09_optimal.ipynb #67023759
 def frontier(
@@ -130,29 +160,59 @@ def _average_corners(p, epsilon, k) -> list:
     hull = []
     for i in range(k - 1, n):
         if hull and average[i] <= average[hull[-1]] * (1 + 1e-14): continue # epsilon = 0: nothing to gain
-        while len(hull) > 1 and _turn(average, accuracy, hull[-2], hull[-1], i) >= -1e-15: hull.pop()
+        while len(hull) > 1 and not _turns_right(average, accuracy, hull[-2], hull[-1], i): hull.pop()
         hull.append(i)
     return [(i + 1, float(accuracy[i]), float(average[i])) for i in hull]
 
-def _turn(x, y, a, b, c): return (x[b] - x[a]) * (y[c] - y[a]) - (y[b] - y[a]) * (x[c] - x[a])
+def _turns_right(x, y, a, b, c) -> bool:
+    "Whether the way a, b, c turns right, by more than rounding."
+    first, second = (y[b] - y[a]) * (x[c] - x[b]), (y[c] - y[b]) * (x[b] - x[a])
+    return first - second > 1e-9 * (abs(first) + abs(second))
 
-# %% ../../nbs/privacy/09_optimal.ipynb #2b08fa3b
-def _picture(f: Frontier, ax):
-    "Draw a frontier with the known mechanisms on it."
+# %% ../../nbs/privacy/09_optimal.ipynb #339580ba
+def _block_points(f: Frontier, s, l) -> tuple: # (accuracy, worst, average), float arrays like s
+    "Where BlockRR with the s most frequent labels as majority and l >= 1 dominant outputs lies; s < n_labels."
+    n, a = len(f.prior), math.exp(-f.epsilon)
+    below = 1 + (s - 1) * a
+    tau = (1 - l / n - (s - l) * a / below) / (1 + (n - s - 1) * a - (s - l) * a * (n - s) * a / below)
+    u, mass = (1 - (n - s) * a * tau) / below, np.cumsum(np.sort(f.prior)[::-1])[s - 1]
+    return mass * u + (1 - mass) * tau, tau, (s * u + (n - s) * tau) / n
+
+def _pairs(n, most=1770) -> tuple: # (s, l) as int arrays, whether these are all
+    "Majority sizes and numbers of dominant outputs to draw: all up to 60 labels, else some of them."
+    all_of_them = n * (n - 1) // 2 <= most
+    sizes = range(1, n) if all_of_them else np.unique(np.geomspace(1, n - 1, 40).astype(int)).tolist()
+    pairs = [(s, l) for s in sizes for l in (range(1, s + 1) if s <= 40 or all_of_them else np.unique(np.linspace(1, s, 40).astype(int)).tolist())]
+    return *np.array(pairs).T, all_of_them
+
+# %% ../../nbs/privacy/09_optimal.ipynb #035d124b
+_WORDS = {"worst": "retention of the worst class", "average": "average retention"}
+
+def _picture(f: Frontier, ax, against):
+    "Draw one or both frontiers with the known mechanisms on them."
     try: import matplotlib.pyplot as plt
     except ImportError: raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
-    ax = ax or plt.subplots(figsize=(5.5, 3.8))[1]
-    n, r, order = len(f.prior), f.largest_floor, np.argsort(-f.prior, kind="stable").tolist()
-    if f.k < n: ax.plot([0, r], [f.top, r], "k-", lw=1.2, label="best possible") # else RR alone is best, in both senses
-    if n <= 60: # BlockRR's point depends on |S_1| and l alone
-        cells = [place(block_rr(Partition(order[:s], order[s:], order[:l]), f.epsilon), f.prior) for s in range(1, n) for l in range(1, s + 1)]
-        on = [abs(f.point(min(c.worst, r)).accuracy - c.accuracy) < 1e-9 for c in cells]
-        for flag, colour, name in ((False, "#B8B8B8", "BlockRR"), (True, "#009E73", f"BlockRR, {f.k} majority labels"))[:1 + (f.k < n)]:
-            some = [c for c, o in zip(cells, on) if o == flag]
-            ax.plot([c.worst for c in some], [c.accuracy for c in some], "o", ms=3.5, color=colour, label=name)
-    if f.k < n: ax.plot(0, f.top, "s", color="#D55E00", label="RRWithPrior")
-    ax.plot(r, r, "D", color="#0072B2", label="RR" if f.k < n else "RR = RRWithPrior, best possible")
-    ax.set(xlabel="retention of the worst class", ylabel="expected label accuracy", title=f"$\\epsilon$ = {f.epsilon:g}")
+    if not isinstance(against, str) or against not in (*_WORDS, "both"): raise ValueError(f"against: needs one of {', '.join(_WORDS)} or both, got {against!r}")
+    if against != "both": return _panel(f, ax or plt.subplots(figsize=(5.5, 3.8))[1], against)
+    if ax is None: ax = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True, layout="constrained")[1]
+    if np.size(ax) != 2: raise ValueError("ax: needs a pair of axes to draw both frontiers; name one with against=")
+    return tuple(_panel(f, one, name) for one, name in zip(np.ravel(ax), _WORDS))
+
+def _panel(f, ax, against):
+    "One frontier; where RR alone is best, in every sense, it is a point."
+    (s, l, full), r, several = _pairs(len(f.prior)), f.largest_floor, f.k < len(f.prior)
+    accuracy, *kept = _block_points(f, s, l)
+    x = kept[against == "average"]
+    _, top, corner = zip(*f.averages())
+    if several: ax.plot(*(((0, r), (f.top, r)) if against == "worst" else (corner, top)), "k-", lw=1.2, label="best possible")
+    best = (1 - x / r) * f.top + x if against == "worst" else np.interp(x, corner, top)
+    on, some = abs(best - accuracy) < 1e-9, "" if full else ", some σ and l"
+    named = f"BlockRR, {f.k} majority labels" if against == "worst" else "BlockRR, best possible"
+    for flag, colour, name in ((False, "#B8B8B8", f"BlockRR{some}"), (True, "#009E73", named + some))[:1 + several]:
+        if (on == flag).any(): ax.plot(x[on == flag], accuracy[on == flag], "o", ms=3.5, color=colour, label=name)
+    if several: ax.plot(0 if against == "worst" else corner[0], f.top, "s", color="#D55E00", label="RRWithPrior")
+    ax.plot(r, r, "D", color="#0072B2", label="RR" if several else "RR = RRWithPrior, best possible")
+    ax.set(xlabel=_WORDS[against], ylabel="expected label accuracy", title=f"$\\epsilon$ = {f.epsilon:g}")
     ax.legend(fontsize=8)
     return ax
 
@@ -176,15 +236,14 @@ RESTS = ("kept", "prior", "first", "even")
 def optimal_rr(
     prior, # n_labels weights >= 0: a public guess, or an estimate with differential privacy
     epsilon, # label-DP parameter, 0 to infinity
-    floor, # the least retention of any label, 0 (RRWithPrior) to 1 / (1 + (n_labels - 1) e**-epsilon) (RR)
+    floor, # the least retention of any label, a probability from 0 (RRWithPrior) to `frontier(prior, epsilon).largest_floor` (RR); `release` takes a fraction of the latter
     labels=None, # the public domain: an integer K or a sequence; None: 0 .. n_labels-1
     rest="kept", # where a minority label's left-over mass goes: "kept", "prior", "first" or "even"
 ) -> Mechanism: # TypeError or ValueError for bad input; the message names the largest floor
     "The most accurate label-DP mechanism that keeps every label with probability at least `floor`."
     f = frontier(prior, epsilon)
-    domain = Domain(len(f.prior) if labels is None else labels)
-    check_prior(f.prior, len(domain))
-    if rest not in RESTS: raise ValueError(f"rest: needs one of {', '.join(RESTS)}, got {rest!r}")
+    domain = _domain(labels, f.prior)
+    if not isinstance(rest, str) or rest not in RESTS: raise ValueError(f"rest: needs one of {', '.join(RESTS)}, got {rest!r}")
     upper, lower = f.levels(floor)
     if lower == 0 and f.k < len(domain): return rr_with_prior(f.prior, epsilon, f.k, domain)
     if f.k == len(domain) or lower == f.largest_floor: return rr(domain, epsilon)
@@ -198,6 +257,13 @@ def optimal_rr(
     T[others] = _minority_row(f.prior, kept, others, upper, lower, a, rest)
     np.fill_diagonal(T, c)
     return Mechanism(T, f.epsilon, domain, name="OptimalRR")
+
+def _domain(labels, prior) -> Domain:
+    "The public domain of a prior."
+    try: domain = Domain(len(prior) if labels is None else labels)
+    except (TypeError, ValueError) as e: raise type(e)(str(e).replace("domain:", "labels:")) from None
+    check_prior(prior, len(domain))
+    return domain
 
 def _minority_row(p, kept, others, u, tau, a, rest) -> np.ndarray:
     "Where a minority label goes, float [n_labels]; its own entry is set by the caller."

@@ -18,6 +18,7 @@ from .mechanism import check_prior
 # %% ../../nbs/privacy/03_partition.ipynb #879c44c3
 def _indices(values, name) -> tuple:
     "A tuple of distinct integers >= 0."
+    if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__"): raise TypeError(f"{name}: needs a tuple of label indices, got {type(values).__name__}")
     values = tuple(values)
     for v in values:
         if isinstance(v, (bool, np.bool_)) or not isinstance(v, Integral): raise TypeError(f"{name}: needs label indices (integers), got {v!r}")
@@ -38,6 +39,8 @@ class Partition:
         for name in ("majority", "minority", "dominant"): object.__setattr__(self, name, _indices(getattr(self, name), name))
         object.__setattr__(self, "outputs", tuple(range(self.n_labels)) if self.outputs is None else _indices(self.outputs, "outputs"))
         if self.neighbours is not None:
+            if isinstance(self.neighbours, (str, bytes, dict)) or not hasattr(self.neighbours, "__iter__"):
+                raise TypeError(f"neighbours: needs a tuple of label indices for each label, got {type(self.neighbours).__name__}")
             object.__setattr__(self, "neighbours", tuple(_indices(b, "neighbours") for b in self.neighbours))
         _check_blocks(self)
         _check_neighbours(self)
@@ -47,18 +50,23 @@ class Partition:
 
     def near(self, y: int) -> tuple: # B(y) within the outputs
         "The outputs that are likely for label y."
+        if isinstance(y, (bool, np.bool_)) or not isinstance(y, Integral): raise TypeError(f"y: needs a label index, got {y!r}")
+        if not 0 <= y < self.n_labels: raise ValueError(f"y: needs 0 <= y < {self.n_labels}, got {y}")
+        return self._near(y)
+
+    def _near(self, y) -> tuple:
         return tuple(o for o in ((y,) if self.neighbours is None else self.neighbours[y]) if o in self._set)
 
     @cached_property
     def _set(self) -> frozenset: return frozenset(self.outputs)
     @cached_property
-    def _near_majority(self) -> frozenset: return frozenset(o for y in self.majority for o in self.near(y))
+    def _near_majority(self) -> frozenset: return frozenset(o for y in self.majority for o in self._near(y))
     @cached_property
     def outputs_1(self) -> tuple: return tuple(o for o in self.outputs if o in self._near_majority)
     @cached_property
     def outputs_2(self) -> tuple: return tuple(o for o in self.outputs if o not in self._near_majority)
     @property
-    def n_near(self) -> int: return len(self.near((self.majority or self.minority)[0])) # |B(y)|, the same for all that count
+    def n_near(self) -> int: return len(self._near((self.majority or self.minority)[0])) # |B(y)|, the same for all that count
 
 # %% ../../nbs/privacy/03_partition.ipynb #67ccf153
 def _check_blocks(p: Partition):
@@ -82,7 +90,7 @@ def _check_neighbours(p: Partition):
     minority = set(p.minority)
     uniform = not block_2 and set(p.dominant) == block_1 # minority rows are then uniform and need no neighbours
     for y in p.majority + (() if uniform else p.minority):
-        near = p.near(y)
+        near = p._near(y)
         if y in minority and set(near) & block_1:
             kind = "straddles outputs_1 and outputs_2" if set(near) & block_2 else "lies in outputs_1"
             raise ValueError(f"neighbours: B({y}) = {near} of a minority label {kind}; it must lie in outputs_2 = {p.outputs_2}, or minority rows do not sum to 1")
@@ -112,7 +120,8 @@ def check_settings(
 def _check_sigma(sigma) -> float:
     if isinstance(sigma, (bool, np.bool_)) or not isinstance(sigma, Real): raise TypeError(f"sigma: needs a real number > 0, got {type(sigma).__name__}")
     if not sigma > 0: raise ValueError(f"sigma: needs a real number > 0, got {sigma}")
-    return float(sigma)
+    try: return float(sigma)
+    except OverflowError: raise ValueError("sigma: too large for a float; use math.inf") from None
 
 def partition_by_weight(
     prior, # n_labels weights >= 0: a public guess, or an estimate with differential privacy
@@ -121,7 +130,7 @@ def partition_by_weight(
 ) -> Partition: # all labels are outputs, B is the identity; TypeError or ValueError for bad input
     "Split labels into majority and minority by their prior (the paper's Algorithm 2, lines 4 to 7)."
     check_settings(sigma, l)
-    p = check_prior(prior)
+    p, sigma = check_prior(prior), float(sigma)
     is_majority = p >= p.max() * np.exp(-1 / sigma) # w_ii >= w_ij for all j, without the K x K matrix
     majority = np.flatnonzero(is_majority)
     if l > len(majority):

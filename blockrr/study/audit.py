@@ -8,6 +8,7 @@ __all__ = ['KINDS', 'COLUMNS', 'MORE_CLAIMS', 'Kind', 'from_classes', 'audit', '
 # %% ../../nbs/study/05_audit.ipynb #318ac6f7
 import math
 from fractions import Fraction
+from numbers import Rational
 from types import MappingProxyType
 from typing import NamedTuple
 import numpy as np
@@ -70,9 +71,20 @@ def from_classes(
     row: list,  # accuracies of the ten classes
     dataset: "str | None" = None,  # "cifar10_1" or "cifar10_2": weights from its test counts; None: the plain mean
 ) -> Fraction:  # in the unit of the row, exact for integers
-    "The mean over the classes, weighted with the test counts of a data set or plain."
+    "The mean over the classes, weighted with the test counts of a data set or plain; TypeError or ValueError for bad input."
+    if dataset is not None: _check_choice(dataset, "dataset", paper.TRAIN_COUNTS)
+    if isinstance(row, (str, bytes, dict)) or not hasattr(row, "__len__") or not all(isinstance(a, Rational) and not isinstance(a, bool) for a in row):
+        raise TypeError(f"row: needs a list of integers or fractions, got {row!r}")
+    if not row or dataset is not None and len(row) != len(paper.TRAIN_COUNTS[dataset]):
+        raise ValueError(f"row: needs {len(paper.TRAIN_COUNTS[dataset]) if dataset else 'one or more'} accuracies, got {len(row)}")
     weights = paper.TRAIN_COUNTS[dataset] if dataset else (1,) * len(row)
     return Fraction(sum(w * a for w, a in zip(weights, row)), sum(weights))
+
+
+def _check_choice(value, name, choices):
+    "Refuse what is not among the choices."
+    if not isinstance(value, (str, float, int)) or isinstance(value, bool) or value not in choices:
+        raise ValueError(f"{name}: needs one of {', '.join(map(str, choices))}, got {value!r}")
 
 
 def _means():
@@ -165,12 +177,21 @@ def audit() -> pd.DataFrame:  # one comparison a row: kind, table, dataset, epsi
     return pd.DataFrame(rows, columns=COLUMNS).astype({"printed": float})
 
 
+def _check_frame(frame):
+    "Refuse what did not come from `audit`."
+    if not isinstance(frame, pd.DataFrame):
+        raise TypeError(f"frame: needs a DataFrame from audit(), got {type(frame).__name__}")
+    if missing := [name for name in ("kind", "difference") if name not in frame]:
+        raise ValueError(f"frame: needs the columns of audit(), lacks {', '.join(missing)}")
+    if unknown := {str(kind) for kind in frame.kind} - set(KINDS):
+        raise ValueError(f"frame: has kinds that the audit does not know: {sorted(unknown)}")
+
+
 def findings(
     frame: pd.DataFrame,  # from `audit`
 ) -> pd.DataFrame:  # the rows whose difference exceeds the tolerance of their kind
     "The comparisons that do not agree."
-    if unknown := set(frame.kind) - set(KINDS):
-        raise ValueError(f"frame: has kinds that the audit does not know: {sorted(unknown)}")
+    _check_frame(frame)
     tolerance = frame.kind.map({name: kind.tolerance for name, kind in KINDS.items()})
     return frame[frame.difference.abs() > tolerance + 1e-9].reset_index(drop=True)
 
@@ -179,6 +200,7 @@ def tally(
     frame: pd.DataFrame,  # from `audit`
 ) -> pd.DataFrame:  # by kind: compared, agree, tolerance, meaning
     "How many comparisons of each kind agree."
+    _check_frame(frame)
     compared, off = frame.kind.value_counts(), findings(frame).kind.value_counts()
     rows = {name: (compared.get(name, 0), compared.get(name, 0) - off.get(name, 0), *kind) for name, kind in KINDS.items()}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["compared", "agree", "tolerance", "printed; recomputed"])
@@ -198,8 +220,9 @@ def repairs(
     method: str,  # "rr", "rr_with_prior" or "block_rr"
 ) -> pd.DataFrame:  # where ("mean" or the class 0 to 9), printed, instead; in percent
     "Single digits whose change would make a printed mean agree with its per-class row."
-    if kind not in ("overall", "average"):
-        raise ValueError(f'kind must be "overall" or "average", got {kind!r}')
+    for value, name, choices in ((kind, "kind", ("overall", "average")), (dataset, "dataset", paper.DATASETS),
+                                 (epsilon, "epsilon", paper.EPSILONS), (method, "method", paper.MECHANISMS)):
+        _check_choice(value, name, choices)
     place = (dataset, epsilon, method)
     printed, row = _hundredths(kind)[place], _hundredths("per_class")[place]
     weighted = dataset if kind == "overall" else None

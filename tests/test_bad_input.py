@@ -1,0 +1,130 @@
+"""Every public function of optimal, advise, audit, partition and study.audit refuses junk, and says which parameter is meant."""
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import blockrr as br
+from blockrr.privacy.advise import predict
+from blockrr.privacy.audit import Audit, epsilon_lower_bound, samples_needed
+from blockrr.privacy.optimal import best_sigma, place, retention, solve_program
+from blockrr.privacy.partition import Partition, check_settings, partition_by_weight, weight_matrix
+from blockrr.study.audit import audit, findings, from_classes, repairs, tally
+
+NAN, INF = math.nan, math.inf
+JUNK = {"None": None, "word": "x", "digits": "0.5", "bytes": b"x", "nan": NAN, "inf": INF, "-inf": -INF, "-1": -1, "1.5": 1.5, "True": True, "1j": 1j, "[]": [],
+        "{}": {}, "object": object(), "[1, 2]": [1, 2], "2 x 2": np.eye(2), "10**400": 10**400}
+E3, F, M, P = np.eye(3), br.frontier([5, 3, 1], 1), br.rr(3, 1), [1, 2, 3]
+TWO = Partition((0,), (1,))
+REPORT = Audit(0., .95, 1, (), (0, 1), (0, 0), (1, 1))
+CHECKS = audit()
+
+# parameter, call, the junk that is legitimate there ("; " between)
+CASES = {
+    "solve_program weights": ("weights", lambda v: solve_program(v, 1), "2 x 2"),
+    "solve_program epsilon": ("epsilon", lambda v: solve_program(E3, v), "inf; 1.5"),
+    "solve_program floor": ("floor", lambda v: solve_program(E3, 1, floor=v), ""),
+    "solve_program average": ("average", lambda v: solve_program(E3, 1, average=v), ""),
+    "solve_program fixed": ("fixed", lambda v: solve_program(E3, 1, fixed=v), "None"),
+    "retention mechanism": ("mechanism", retention, ""),
+    "place mechanism": ("mechanism", lambda v: place(v, P), ""),
+    "place prior": ("prior", lambda v: place(M, v), ""),
+    "frontier prior": ("prior", lambda v: br.frontier(v, 1), "[1, 2]"),
+    "frontier epsilon": ("epsilon", lambda v: br.frontier(P, v), "inf; 1.5"),
+    "Frontier.levels floor": ("floor", F.levels, ""),
+    "Frontier.point floor": ("floor", F.point, ""),
+    "Frontier.accuracy_at average": ("average", F.accuracy_at, ""),
+    "Frontier.gap mechanism": ("mechanism", F.gap, ""),
+    "Frontier.plot against": ("against", lambda v: F.plot(against=v), ""),
+    "best_sigma prior": ("prior", lambda v: best_sigma(v, 1), "[1, 2]"),
+    "best_sigma epsilon": ("epsilon", lambda v: best_sigma(P, v), "inf; 1.5"),
+    "optimal_rr prior": ("prior", lambda v: br.optimal_rr(v, 1, 0), "[1, 2]"),
+    "optimal_rr epsilon": ("epsilon", lambda v: br.optimal_rr(P, v, 0), "inf; 1.5"),
+    "optimal_rr floor": ("floor", lambda v: br.optimal_rr(P, 1, v), ""),
+    "optimal_rr labels": ("labels|prior", lambda v: br.optimal_rr(P, 1, .1, labels=v), "None"),
+    "optimal_rr rest": ("rest", lambda v: br.optimal_rr(P, 1, .1, rest=v), ""),
+    "predict mechanism": ("mechanism", lambda v: predict(v, P), ""),
+    "predict prior": ("prior", lambda v: predict(M, v), ""),
+    "predict goal": ("goal", lambda v: predict(M, P, v), ""),
+    "predict rows": ("rows", lambda v: predict(M, P, rows=v), "1.5"),
+    "advise prior": ("prior", lambda v: br.advise(v, 1), "[1, 2]"),
+    "advise epsilon": ("epsilon", lambda v: br.advise(P, v), "inf; 1.5"),
+    "advise goal": ("goal", lambda v: br.advise(P, 1, v), ""),
+    "advise n_prior": ("n_prior", lambda v: br.advise(P, 1, n_prior=v), "None; 1.5"),
+    "advise rows": ("rows", lambda v: br.advise(P, 1, rows=v), "None; 1.5"),
+    "advise epsilon_prior, public": ("epsilon_prior", lambda v: br.advise(P, 1, epsilon_prior=v), "None; inf; 1.5"),
+    "advise epsilon_prior": ("epsilon_prior", lambda v: br.advise(P, 1, n_prior=50, epsilon_prior=v), "None; inf; 1.5"),
+    "advise labels": ("labels|prior", lambda v: br.advise(P, 1, labels=v), "None"),
+    "advise menu": ("menu", lambda v: br.advise(P, 1, menu=v), "None"),
+    "advise menu, entry": ("menu", lambda v: br.advise(P, 1, menu=[v]), ""),
+    "advise menu, method": ("menu", lambda v: br.advise(P, 1, menu=[(v, {})]), ""),
+    "advise menu, settings": ("menu", lambda v: br.advise(P, 1, menu=[("rr", {}), ("optimal_rr", v)]), ""),
+    "advise menu, setting of rr": ("menu", lambda v: br.advise(P, 1, menu=[("rr", {"sigma": v})]), ""),
+    "advise menu, floor": ("menu", lambda v: br.advise(P, 1, menu=[("optimal_rr", {"floor": v})]), ""),
+    "advise menu, sigma": ("menu", lambda v: br.advise(P, 1, menu=[("block_rr", {"sigma": v, "l": 1})]), "inf; 1.5"),
+    "advise menu, l": ("menu", lambda v: br.advise(P, 1, menu=[("block_rr", {"sigma": 1., "l": v})]), "10**400"),
+    "epsilon_lower_bound hits": ("hits", lambda v: epsilon_lower_bound(v, (10, 10)), "[1, 2]"),
+    "epsilon_lower_bound one of hits": ("hits", lambda v: epsilon_lower_bound((v, 1), (10, 10)), "[1, 2]"),
+    "epsilon_lower_bound trials": ("trials|hits", lambda v: epsilon_lower_bound((1, 1), v), "[1, 2]"),
+    "epsilon_lower_bound confidence": ("confidence", lambda v: epsilon_lower_bound((1, 1), (9, 9), v), ""),
+    "audit mechanism": ("mechanism", lambda v: br.audit(v, 2, samples=100), ""),
+    "audit labels": ("labels", lambda v: br.audit(M, labels=v, samples=100), "None; [1, 2]"),
+    "audit event": ("event", lambda v: br.audit(M, event=v, samples=100), "None; [1, 2]"),
+    "audit samples": ("samples", lambda v: br.audit(M, samples=v), "10**400"),
+    "audit confidence": ("confidence", lambda v: br.audit(M, confidence=v, samples=100), ""),
+    "audit tests": ("tests", lambda v: br.audit(M, tests=v, samples=100), "10**400"),
+    "audit seed": ("seed", lambda v: br.audit(M, seed=v, samples=100), "None; [1, 2]; 10**400"),
+    "Audit.refutes epsilon": ("epsilon", REPORT.refutes, "inf; 1.5"),
+    "samples_needed epsilon": ("epsilon", lambda v: samples_needed(v, .4), "1.5"),
+    "samples_needed gap": ("gap", lambda v: samples_needed(1, v), ""),
+    "samples_needed n_labels": ("n_labels", lambda v: samples_needed(1, .5, v), "10**400"),
+    "samples_needed confidence": ("confidence", lambda v: samples_needed(1, .5, confidence=v), ""),
+    "samples_needed power": ("power", lambda v: samples_needed(1, .5, power=v), ""),
+    "samples_needed chosen": ("chosen", lambda v: samples_needed(1, .5, chosen=v), "True"),
+    "Partition majority": ("majority", lambda v: Partition(v, (0,)), "[1, 2]"),
+    "Partition minority": ("minority|majority and minority", lambda v: Partition((0,), v), "[1, 2]"),
+    "Partition dominant": ("dominant", lambda v: Partition((0,), (1,), v), "[]"),
+    "Partition outputs": ("outputs", lambda v: Partition((0,), (1,), (), v), "None"),
+    "Partition neighbours": ("neighbours", lambda v: Partition((0,), (1,), (), None, v), "None"),
+    "Partition one of neighbours": ("neighbours", lambda v: Partition((0,), (1,), (), None, [v, v]), ""),
+    "Partition.near y": ("y", TWO.near, ""),
+    "weight_matrix prior": ("prior", lambda v: weight_matrix(v, 1), "[1, 2]"),
+    "weight_matrix sigma": ("sigma", lambda v: weight_matrix(P, v), "inf; 1.5"),
+    "check_settings sigma": ("sigma", lambda v: check_settings(v, 1), "inf; 1.5"),
+    "check_settings l": ("l", lambda v: check_settings(1., v), "10**400"),
+    "partition_by_weight prior": ("prior", lambda v: partition_by_weight(v, 1.), "[1, 2]"),
+    "partition_by_weight sigma": ("sigma", lambda v: partition_by_weight(P, v), "inf; 1.5"),
+    "partition_by_weight l": ("l", lambda v: partition_by_weight(P, 1., v), "10**400"),
+    "from_classes row": ("row", from_classes, "[1, 2]"),
+    "from_classes row, weighted": ("row", lambda v: from_classes(v, "cifar10_1"), ""),
+    "from_classes dataset": ("dataset", lambda v: from_classes([1] * 10, v), "None"),
+    "findings frame": ("frame", findings, ""),
+    "findings kinds": ("frame", lambda v: findings(pd.DataFrame({"kind": [v], "difference": [0]})), ""),
+    "findings columns": ("frame", lambda v: findings(CHECKS.drop(columns="difference")), ""),
+    "tally frame": ("frame", tally, ""),
+    "tally columns": ("frame", lambda v: tally(CHECKS.drop(columns="kind")), ""),
+    "repairs kind": ("kind", lambda v: repairs(v, "cifar10_1", .6, "rr"), ""),
+    "repairs dataset": ("dataset", lambda v: repairs("overall", v, .6, "rr"), ""),
+    "repairs epsilon": ("epsilon", lambda v: repairs("overall", "cifar10_1", v, "rr"), "inf"),
+    "repairs method": ("method", lambda v: repairs("overall", "cifar10_1", .6, v), ""),
+}
+
+
+@pytest.mark.filterwarnings("ignore:l = ")
+@pytest.mark.parametrize("case", CASES)
+def test_junk_is_refused_by_name(case):
+    name, call, legitimate = CASES[case]
+    for what, junk in JUNK.items():
+        if what in legitimate.split("; "): continue
+        with pytest.raises((ValueError, TypeError)) as refused: call(junk)
+        text = str(refused.value)
+        assert re.match(rf"({name})(:| )", text), (what, text)  # the parameter comes first, not a message from inside
+        assert len(text) > len(name) + 10, (what, text)
+
+
+def test_what_is_legitimate_is_taken():
+    "The table above excuses nothing by mistake."
+    for _, call, legitimate in CASES.values():
+        for what in {"1.5", "None", "inf", "2 x 2"} & set(legitimate.split("; ")): call(JUNK[what])
