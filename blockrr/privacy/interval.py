@@ -6,6 +6,7 @@
 __all__ = ['IntervalMechanism', 'best_interval', 'square_wave_bandwidth', 'rp_with_prior']
 
 # %% ../../nbs/privacy/12_interval.ipynb #6e07978b
+from concurrent.futures import ThreadPoolExecutor
 from numbers import Real
 import math, warnings
 
@@ -13,10 +14,11 @@ import numpy as np
 
 from .bins import _numbers, _numbers_like, check_values
 from .mechanism import check_prior
-from .sampling import DENOMINATOR, Certificate, RandomBits, _exp_bound, _log_ratio, check_epsilon
+from .sampling import DENOMINATOR, Certificate, RandomBits, _check_threads, _exp_bound, _log_ratio, check_epsilon
 
 # %% ../../nbs/privacy/12_interval.ipynb #3856538e
 _CELLS = 1 << 20
+_PIECE = 1 << 17 # labels that a thread works on at a time
 
 def _cells(low, high, delta) -> tuple:
     "Half window w and number of cells M for an interval and a bandwidth: 2 w cells make the window, M - 2 w the interval."
@@ -32,11 +34,14 @@ def _integers(w, M, epsilon) -> tuple:
     room = (DENOMINATOR - (M - 2 * w) * c0) // (2 * w)
     return (room if epsilon > 44 else min(room, max(c0, c0 * _exp_bound(epsilon) >> 128))), c0
 
-def _below(D, n, bits) -> np.ndarray:
-    "n integers, uniform below D <= 2**62 exactly: 62 random bits each, and again where they are not below D."
-    out = (bits.words(n) >> np.uint64(2)).astype(np.int64)
-    while (again := np.flatnonzero(out >= D)).size: out[again] = (bits.words(again.size) >> np.uint64(2)).astype(np.int64)
-    return out
+class _Below:
+    "Integers, uniform below D <= 2**62 exactly, as many at a time as one likes: 62 random bits each, and others where they are not below D."
+    def __init__(self, D, bits, spare): self.D, self.bits, self.spare = D, bits, spare # two streams, so that pieces of a column use up both in its order
+
+    def __call__(self, n) -> np.ndarray:
+        out = (self.bits.words(n) >> np.uint64(2)).astype(np.int64)
+        for i in np.flatnonzero(out >= self.D): out[i] = self.spare.below(self.D)
+        return out
 
 # %% ../../nbs/privacy/12_interval.ipynb #035486ca
 def _check_delta(delta) -> float:
@@ -114,16 +119,27 @@ class _Cells(_Moments):
         if self.certify().epsilon == 0:
             warnings.warn(f"{self!r} carries no information: every label is released alike. Raise epsilon, or choose a longer interval", stacklevel=3)
 
-    def _draw(self, y, bits) -> np.ndarray:
-        "Cells for labels."
+    def _drawer(self, bits):
+        "A function that draws cells for the labels of a column, piece by piece; one source of bits for each kind of draw."
+        M, seeds = self.cells, bits.words(4).tolist() if bits.reproducible else None
+        source = lambda i: RandomBits([*seeds, i]) if bits.reproducible else bits
+        anywhere, outside = _Below(self.denominator, source(0), source(1)), _Below((1 << 62) // M * M, source(2), source(3))
+        def draw(y, threads=1):
+            u, out = anywhere(len(y)), np.empty(len(y), np.int64)
+            pieces = [slice(i, i + _PIECE) for i in range(0, len(y), _PIECE)]
+            work = lambda at: self._place(y[at], u[at], out[at])
+            if threads == 1 or len(pieces) < 2: list(map(work, pieces))
+            else:
+                with ThreadPoolExecutor(threads) as pool: list(pool.map(work, pieces))
+            if self.outside == "uniform" and (far := np.flatnonzero((y < self.low) | (y > self.high))).size: out[far] = outside(far.size) % M
+            return out
+        return draw
+
+    def _place(self, y, u, out):
+        "Cells for labels inside, or moved inside, given integers below the denominator."
         (c1, c0), w, M = self.weights, self.window, self.cells
-        inside = np.ones(len(y), bool) if self.outside == "project" else (y >= self.low) & (y <= self.high)
         first = np.rint((np.clip(y, self.low, self.high) - self.low) / self.step).astype(np.int64).clip(0, M - 2 * w) # where the window begins
-        u = _below(self.denominator, len(y), bits)
-        anywhere = u < M * c0
-        cell = np.where(anywhere, u // max(c0, 1), first + (u - M * c0) // max(c1 - c0, 1))
-        if not inside.all(): cell[~inside] = _below((1 << 62) // M * M, int((~inside).sum()), bits) % M
-        return cell
+        out[:] = np.where(u < M * c0, u // max(c0, 1), first + (u - M * c0) // max(c1 - c0, 1))
 
     def _worst(self) -> tuple:
         "The largest log-ratio in any cell, rounded up, and the two labels."
@@ -142,10 +158,22 @@ class IntervalMechanism(_Cells):
     def privatize(self,
         labels, # column of n true labels: list, tuple, array, series or tensor of finite numbers
         seed=None, # None: secure randomness; an int or list of ints >= 0: reproducible, hence not private against who knows it
+        threads=1, # how many threads share the work; the released numbers do not depend on it
     ): # n released floats, in the same kind of container; TypeError or ValueError and nothing released otherwise
         "Release every label once. Store the result: a second call spends epsilon a second time."
-        cell = self._draw(_numbers(labels), RandomBits(seed))
-        return _numbers_like(self.support[0] + (cell + .5) * self.step, labels)
+        y, threads = _numbers(labels), _check_threads(threads)
+        return self._middles(self._drawer(RandomBits(seed))(y, threads), labels)
+
+    def privatize_chunks(self,
+        chunks, # an iterable of columns, which together are one column
+        seed=None, # as in `privatize`: the released chunks together are what one call would have released
+        threads=1, # how many threads share the work on each chunk
+    ): # an iterator of released chunks; a bad chunk raises when it is reached, and the chunks before it were released
+        "Release a column that comes in pieces, one piece in memory at a time."
+        draw, threads = self._drawer(RandomBits(seed)), _check_threads(threads)
+        return (self._middles(draw(_numbers(chunk), threads), chunk) for chunk in chunks)
+
+    def _middles(self, cell, like): return _numbers_like(self.support[0] + (cell + .5) * self.step, like)
 
     def certify(self,
         epsilon=None, # the claimed epsilon, 0 to infinity; None: the mechanism's own
