@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import blockrr as br
 from blockrr import certify
@@ -106,6 +106,30 @@ def test_any_private_matrix_becomes_a_private_table(K, epsilon, seed):
     W = integer_table(T, epsilon)
     assert certify_table(W, epsilon).holds
     assert np.abs(W / DENOMINATOR - T).max() < 1e-9
+
+
+def as_ideal(m, kept, other):
+    "Whether every entry is as near as promised to one of its two ideals, given in 60 digits."
+    w = {int(v): mpmath.mpf(int(v)) / DENOMINATOR for v in np.unique(m.weights)}
+    return all(min(abs(p - t) / (1e-12 * t if t > 1e-6 else mpmath.mpf(2) ** -58) for t in (kept, other)) <= 1 for p in w.values())
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(2, 12), st.floats(7, 22))
+@example(2, 11.377398423729575) # smallest probabilities that are whole numbers of units, rounded down as floats
+@example(2, 11.415306221561341)
+@example(5, 13.096232540315865)
+@example(10, 10.931868532107442)
+def test_tables_are_near_the_formula_and_not_only_near_its_floats(K, epsilon):
+    with mpmath.workdps(60):
+        a = mpmath.exp(-mpmath.mpf(epsilon))
+        assert as_ideal(br.rr(K, epsilon), 1 / (1 + (K - 1) * a), a / (1 + (K - 1) * a))
+
+
+def test_a_large_probability_that_was_rounded_up():
+    m = br.optimal_rr([5] + [1] * 19, 1.6796536949144575e-08, 5.0000000797835505e-08)
+    check_promises(m)
+    assert math.isclose(m.weights[1, 1] / DENOMINATOR, 5.0000000797835505e-08, rel_tol=1e-11)
 
 
 def test_a_matrix_that_is_not_private_is_refused():
@@ -285,6 +309,19 @@ print([theirs[a:b] == o.tobytes() for a, b, o in zip(cut, cut[1:], ours)])
 """
     done = subprocess.run([sys.executable, "-c", "import sys; " + code.strip()], capture_output=True, text=True)
     assert done.stdout.strip() == "[False, False, False, True]", done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_fork_with_its_parents_number_repeats_nothing(monkeypatch):
+    "In a new namespace of process numbers a child can have the number that its parent has in the old one."
+    bits, number, (read, write) = RandomBits(), os.getpid(), os.pipe()
+    bits.words(1)
+    monkeypatch.setattr(os, "getpid", lambda: number)
+    if (child := os.fork()) == 0:
+        os.write(write, bits.words(4).tobytes())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 99) != bits.words(4).tobytes()
 
 
 def test_without_cryptography_the_system_gives_the_bits():

@@ -23,7 +23,7 @@ def check_values(
 ) -> np.ndarray: # float [n_values]; TypeError or ValueError otherwise
     "Public values in order, or an error that says what is wrong with them."
     try: y = np.asarray(values, float) + 0. # -0.0 becomes 0.0
-    except (TypeError, ValueError): raise TypeError("values: needs an increasing sequence of numbers") from None
+    except (TypeError, ValueError, OverflowError): raise TypeError("values: needs an increasing sequence of numbers") from None
     if y.ndim != 1 or len(y) < 2: raise ValueError(f"values: needs at least 2 numbers in one dimension, got shape {y.shape}")
     if not np.isfinite(y).all(): raise ValueError(f"values: must be finite, got {y[~np.isfinite(y)][0]} at place {np.flatnonzero(~np.isfinite(y))[0]}")
     if (down := np.flatnonzero(np.diff(y) <= 0)).size:
@@ -38,7 +38,8 @@ def _numbers(labels) -> np.ndarray:
     bad = [i for i, v in enumerate(column) if not isinstance(v, Real)] if column.dtype.kind == "O" else []
     if bad or column.dtype.kind not in "iufO":
         raise TypeError(f"labels: row {bad[0] if bad else 0} is not a number; nothing was released. The value is not shown because labels are secret")
-    y = column.astype(float)
+    try: y = column.astype(float)
+    except OverflowError: raise ValueError("labels: a number is too large for a float; nothing was released") from None
     wrong = np.flatnonzero(~np.isfinite(y))
     if wrong.size: raise ValueError(f"labels: row {wrong[0]} is missing or infinite ({wrong.size} such rows); nothing was released")
     return y

@@ -129,10 +129,12 @@ class Ledger:
 
     def debits(self,
         dataset_id, # str
-    ) -> tuple: # of Debit, oldest first
+    ) -> tuple: # of Debit, oldest first; ValueError for an id that has no debit yet
         "Every debit of a data set."
+        name = _check_id(dataset_id)
         with _transaction(self.path, self.timeout) as db:
-            rows = db.execute("SELECT at, epsilon, note FROM debits WHERE dataset = ? ORDER BY id", (_check_id(dataset_id),)).fetchall()
+            _limit(db, name, None, self.path)
+            rows = db.execute("SELECT at, epsilon, note FROM debits WHERE dataset = ? ORDER BY id", (name,)).fetchall()
         return tuple(Debit(at, float.fromhex(e), note) for at, e, note in rows)
 
 # %% ../../nbs/privacy/07_ledger.ipynb #0d4bdcaa
@@ -160,7 +162,10 @@ def _limit(db, name, budget, path) -> float:
     return limit
 
 def _amounts(db, name) -> list:
-    return [float.fromhex(e) for e, in db.execute("SELECT epsilon FROM debits WHERE dataset = ? ORDER BY id", (name,))]
+    "The debits, checked: a line that is no epsilon would otherwise make room for another release."
+    amounts = [float.fromhex(e) for e, in db.execute("SELECT epsilon FROM debits WHERE dataset = ? ORDER BY id", (name,))]
+    if not all(e >= 0 for e in amounts): raise ValueError(f"ledger: damaged, data set {name!r} has a debit that is no epsilon; nothing was released")
+    return amounts
 
 def _account(name, limit, amounts) -> Account:
     spent, cap = _total(amounts), _exact(limit)

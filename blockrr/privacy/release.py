@@ -19,7 +19,7 @@ from .mechanism import Mechanism, check_prior
 from .optimal import frontier, optimal_rr
 from .partition import check_settings, partition_by_weight
 from .prior import estimate_prior, split
-from .sampling import Certificate, RandomBits, check_epsilon, seed_sequence
+from .sampling import Certificate, RandomBits, check_epsilon, check_size, seed_sequence
 
 # %% ../../nbs/privacy/06_release.ipynb #ca9563c0
 def table_digest(
@@ -34,6 +34,7 @@ NEIGHBOURING = "Two data sets are neighbours if they differ in the label of one 
 _ONE_USE = "Every label is used once, in its own release; the labels of different rows are disjoint data, so epsilon is the largest over rows, not a sum (parallel composition)."
 _TWO_PARTS = ("Each label is used once, either for the prior or for its own release, in two disjoint sets of rows that were chosen without looking at labels, "
               "so epsilon is the larger of the two and not their sum (parallel composition).")
+_GIVEN = _ONE_USE + " The prior was given and is counted as public: if it was made from these labels, that has to be paid for separately."
 
 # %% ../../nbs/privacy/06_release.ipynb #5946eb17
 @dataclass(frozen=True)
@@ -141,10 +142,10 @@ def _check_ledger(ledger, dataset_id, budget):
     if dataset_id is None: raise ValueError("dataset_id: needs a name for the data set, under which the ledger adds up what is spent")
     return ledger if isinstance(ledger, Ledger) else Ledger(ledger)
 
-def _statement(mechanism, certificate, response, paid, n, n_released, sigma, l, seed, dataset_id, floor) -> Statement:
+def _statement(mechanism, certificate, response, paid, n, n_released, sigma, l, seed, dataset_id, floor, composition) -> Statement:
     "The public facts of a release."
     return Statement(mechanism.name, certificate.epsilon, certificate.claimed, certificate.holds, paid, response.epsilon,
-                     _TWO_PARTS if n > n_released else _ONE_USE, NEIGHBOURING, n, n - n_released, n_released, len(mechanism.labels), len(mechanism.outputs),
+                     composition, NEIGHBOURING, n, n - n_released, n_released, len(mechanism.labels), len(mechanism.outputs),
                      sigma, l, table_digest(mechanism.weights), str(mechanism.denominator), seed is not None, dataset_id, sys.modules["blockrr"].__version__, floor)
 
 # %% ../../nbs/privacy/06_release.ipynb #3da8fb70
@@ -161,8 +162,9 @@ def _checked(labels, epsilon, domain, method, sigma, l, floor, prior_fraction, p
     check_settings(1. if sigma is None else sigma, 0 if l is None else l)
     if method == "optimal_rr": check_floor(floor)
     codes = domain.encode(labels)
+    if method in ("rr", "block_rr") or floor: check_size(len(domain), len(domain)) # known now, not only after the debit
     estimate = method != "rr" and prior is None
-    if estimate: split(min(len(codes), 2), prior_fraction, 0) # its checks only
+    split(min(len(codes), 2) if estimate else 2, prior_fraction, 0) # its checks only
     return codes, epsilon, domain, None if method == "rr" else prior, estimate
 
 # %% ../../nbs/privacy/06_release.ipynb #320f5899
@@ -186,7 +188,7 @@ def release(
     codes, epsilon, domain, prior, estimate = _checked(labels, epsilon, domain, method, sigma, l, floor, prior_fraction, prior, seed)
     if ledger is not None: ledger.spend(dataset_id, epsilon, budget, note=f"release by {method}")
     stream = lambda k: RandomBits(None if seed is None else seed_sequence(seed, k))
-    rows, paid = np.arange(len(codes)), 0.
+    rows, paid, composition = np.arange(len(codes)), 0., _TWO_PARTS if estimate else _ONE_USE if prior is None else _GIVEN
     if estimate:
         prior_rows, rows = split(len(codes), prior_fraction, stream(0))
         prior, paid = estimate_prior(codes[prior_rows], len(domain), epsilon, stream(1)), epsilon
@@ -195,5 +197,5 @@ def release(
     total = max(response.epsilon, paid)
     certificate = Certificate(total, epsilon, response.holds and total <= epsilon, response.worst)
     released = domain.decode(mechanism._release(codes[rows], stream(2)), like=labels, rows=rows)
-    statement = _statement(mechanism, certificate, response, paid, len(codes), len(rows), sigma, l, seed, dataset_id, floor)
+    statement = _statement(mechanism, certificate, response, paid, len(codes), len(rows), sigma, l, seed, dataset_id, floor, composition)
     return Release(released, rows, prior, mechanism, certificate, seed is not None, statement)

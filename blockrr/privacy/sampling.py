@@ -82,6 +82,22 @@ def _fill(table, low, cap, probability):
     np.put_along_axis(table, order, np.take_along_axis(table, order, 1) + give, 1)
     return table
 
+# %% ../../nbs/privacy/01_sampling.ipynb #6a2e0b3f
+def _rounded(P, low, cap): return _fill(np.clip(np.rint(DENOMINATOR * P).astype(np.int64), low, cap), low, cap, P)
+
+def _strays(table, P) -> float:
+    "How far entries are from their probabilities, as a part of nine tenths of what is promised."
+    return (np.abs(table - DENOMINATOR * P) / np.where(P > 9.99e-7, 9e-13 * DENOMINATOR * P, 14)).max()
+
+def _closest_bounds(P, epsilon: float):
+    "The bounds whose table is within the promise; if there are none, the best of a few."
+    floor, found = P.min(0), []
+    for small, large in ((0, 0), (4, 4), (4, 1), (4, -1), (4, -2), (4, -4)): # a small one may only grow: it has to reach the next integer
+        low, cap = _bounds(floor * (1 + 2.0**-52 * np.where(floor < 2.0**-10, small, large)), epsilon)
+        found.append((_strays(_rounded(P, low, cap), P), len(found), low, cap))
+        if found[-1][0] <= 1: break
+    return min(found, key=lambda b: b[:2])[2:]
+
 # %% ../../nbs/privacy/01_sampling.ipynb #393a8f09
 def integer_table(
     transition, # float [n_labels, n_outputs], rows sum to 1
@@ -96,8 +112,8 @@ def integer_table(
         floor = P.min(0)
         if (P * math.exp(-epsilon) > floor * (1 + 1e-9) + 1e-300).any():
             raise ValueError(f"transition: is not {epsilon}-private: a column's entries differ by more than e**epsilon")
-        low, cap = _bounds(floor, epsilon)
-    out[:, live] = _fill(np.clip(np.rint(DENOMINATOR * P).astype(np.int64), low, cap), low, cap, P)
+        low, cap = _closest_bounds(P, epsilon)
+    out[:, live] = _rounded(P, low, cap)
     if (out < 0).any() or any(total != DENOMINATOR for total in _row_sums(out)): raise RuntimeError("integer table: rows could not be filled")
     return out
 
@@ -108,7 +124,9 @@ def _row_sums(table) -> list:
 
 def _check_transition(transition) -> np.ndarray:
     "A stochastic matrix as float64, or an error that says what is wrong with it."
-    T = np.asarray(transition, float) + 0. # -0.0 becomes 0.0
+    given = np.asarray(transition)
+    if given.dtype.kind not in "biufO" or given.dtype.itemsize > 8: raise TypeError(f"transition: needs real numbers of at most 64 bits, or Fractions, got {given.dtype}")
+    T = given.astype(float) + 0. # -0.0 becomes 0.0
     if T.ndim != 2 or min(T.shape) < 1: raise ValueError(f"transition: needs a matrix [n_labels, n_outputs], got shape {T.shape}")
     if not (np.isfinite(T).all() and (T >= 0).all()): raise ValueError("transition: entries must be finite and not negative")
     if np.abs(T.sum(1) - 1).max() > 1e-9: raise ValueError(f"transition: every row must sum to 1, a row sums to {T.sum(1)[np.abs(T.sum(1) - 1).argmax()]:.12g}")
@@ -215,17 +233,19 @@ class RandomBits:
     def __reduce__(self): raise TypeError("RandomBits: cannot be copied or pickled, as the copy would repeat the same bits")
 
 # %% ../../nbs/privacy/01_sampling.ipynb #7a383c21
-_ZEROS = bytes(1 << 18)
+_ZEROS, _forks = bytes(1 << 18), []
+if hasattr(os, "register_at_fork"): os.register_at_fork(after_in_child=lambda: _forks.append(0))
+def _process(): return os.getpid(), len(_forks) # the number alone may be the parent's own, where a child begins a new namespace of numbers
 
 def _secure_fill():
     "A function (buffer, n) that overwrites n bytes with secure random ones."
     try: from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
     except ImportError: return _system_fill
-    fresh = lambda: (os.getpid(), Cipher(algorithms.AES(os.urandom(32)), modes.CTR(bytes(16))).encryptor())
+    fresh = lambda: (_process(), Cipher(algorithms.AES(os.urandom(32)), modes.CTR(bytes(16))).encryptor())
     state = fresh()
     def fill(buffer, n):
         nonlocal state
-        if state[0] != os.getpid(): state = fresh() # a forked child must not repeat its parent's bits
+        if state[0] != _process(): state = fresh() # a forked child must not repeat its parent's bits
         for start in range(0, n, len(_ZEROS)):
             size = min(len(_ZEROS), n - start)
             state[1].update_into(memoryview(_ZEROS)[:size], buffer[start:start + size + 15])
