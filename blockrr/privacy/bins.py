@@ -10,10 +10,9 @@ from numbers import Integral, Real
 import math, sys
 
 import numpy as np
-import narwhals.stable.v1 as nw
 
 from .classification import _respond
-from .labels import _column
+from .labels import _column, _series
 from .mechanism import Mechanism, check_prior
 from .sampling import check_epsilon
 
@@ -46,8 +45,9 @@ def _numbers(labels) -> np.ndarray:
 
 def _numbers_like(values, like):
     "Floats in a container of the kind that `like` is; always float64, so that nothing is rounded a second time."
-    series = nw.from_native(like, series_only=True, allow_series=True, pass_through=True)
-    if isinstance(series, nw.Series):
+    series = _series(like)
+    if series is not None:
+        import narwhals.stable.v1 as nw
         if not series.implementation.is_pandas_like(): return nw.new_series(series.name, values, backend=series.implementation).to_native()
         return type(like)(values, index=like.index, name=like.name)
     if hasattr(like, "new_tensor"): return like.new_tensor(values.tolist(), dtype=sys.modules["torch"].float64)

@@ -13,7 +13,6 @@ from numbers import Integral
 import sys
 
 import numpy as np
-import narwhals.stable.v1 as nw
 
 # %% ../../nbs/privacy/00_labels.ipynb #fb165112
 def _missing(value) -> bool:
@@ -50,6 +49,8 @@ def _domain_values(labels) -> tuple:
 def _is_tensor(labels) -> bool: return all(hasattr(labels, a) for a in ("detach", "cpu", "new_tensor"))
 
 def _series(labels): # a narwhals Series for a pandas, Polars or Arrow column, else None
+    if isinstance(labels, (list, tuple, np.ndarray)) or _is_tensor(labels): return None # here, so that these need no narwhals
+    import narwhals.stable.v1 as nw
     found = nw.from_native(labels, series_only=True, allow_series=True, pass_through=True)
     return found if isinstance(found, nw.Series) else None
 
@@ -226,6 +227,7 @@ def _polars_writer(domain, native):
 
 def _arrow_writer(domain, series):
     "Arrow's chunked arrays and other libraries, through narwhals."
+    import narwhals.stable.v1 as nw
     make = lambda v, **dtype: nw.new_series(series.name, v, backend=series.implementation, **dtype)
     plain, same = _plain(series.dtype, domain), dict(dtype=series.dtype)
     if plain is None and not _holds(lambda v: make(v, **same), domain): same = dict(dtype=make(list(domain)).dtype)
