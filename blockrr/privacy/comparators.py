@@ -119,9 +119,11 @@ class ApproximateMechanism(ValueMechanism):
     ) -> ApproximateCertificate: # exact for the integers that are sampled
         "The exact delta of the integers that are sampled, for this epsilon."
         epsilon = self.epsilon if epsilon is None else check_epsilon(epsilon)
-        W, total = self.weights.astype(object), 0 if math.isinf(epsilon) else None
-        E = _exp_bound(min(epsilon, 64.))
-        def excess(i, j): return sum(d for d in ((W[i] << 128) - E * W[j]).tolist() if d > 0) # times 2**190
+        W, total = self.weights, 0 if math.isinf(epsilon) else None
+        E, near = _exp_bound(min(epsilon, 64.)), W * (math.exp(min(epsilon, 64.)) * (1 - 1e-9)) # floats decide which cells cannot count
+        def excess(i, j): # times 2**190
+            some = W[i] > near[j]
+            return sum(max(0, (a << 128) - E * b) for a, b in zip(W[i][some].tolist(), W[j][some].tolist()))
         pairs = [(i, j) for i in range(len(W)) for j in range(len(W)) if i != j] if total is None else []
         found, worst = max(((excess(i, j), (self.labels[i], self.labels[j])) for i, j in pairs), default=(0, (self.labels[0], self.labels[-1])))
         exact = Fraction(found, self.denominator << 128)
@@ -135,12 +137,23 @@ def gaussian(
     cells=CELLS, # how many cells the release is rounded to
 ) -> ApproximateMechanism:
     "Gaussian noise with the least scale for (epsilon, delta), rounded to cells."
-    y = check_values(values)
-    sigma = (y[-1] - y[0]) * gaussian_sigma(epsilon, delta * (1 - 1e-6) if isinstance(delta, float) else delta)
-    if sigma == 0: return ApproximateMechanism(np.eye(len(y)), check_epsilon(epsilon), delta, values, None, "Gaussian")
+    y, room = check_values(values), 1 - 1e-6
+    target = check_epsilon(epsilon)
+    gaussian_sigma(target, delta) # refuses a bad delta
+    if math.isinf(target): return ApproximateMechanism(np.eye(len(y)), target, delta, values, None, "Gaussian")
+    while True:
+        m = _gaussian_cells(y, gaussian_sigma(target, delta * room), values, float(epsilon), delta, cells)
+        if m.certify().holds: return m
+        if room > .9: room = .9
+        elif target < .01: raise ValueError(f"delta: {delta} is too small for a table of integers below 2**62")
+        else: target = .9 * min(target, 40)
+
+def _gaussian_cells(y, sigma, values, epsilon, delta, cells) -> ApproximateMechanism:
+    "Gaussian noise of sigma ranges, rounded to cells."
     from scipy.special import ndtr
-    T, points = _noisy(y, lambda x: ndtr(-x / sigma), 9 * sigma, cells)
-    return ApproximateMechanism(T, check_epsilon(epsilon), delta, values, points, "Gaussian")
+    scale = (y[-1] - y[0]) * sigma
+    T, points = _noisy(y, lambda x: ndtr(-x / scale), 9 * scale, cells)
+    return ApproximateMechanism(T, epsilon, delta, values, points, "Gaussian")
 
 # %% ../../nbs/privacy/13_comparators.ipynb #4bc0fbe7
 def staircase_gamma(
