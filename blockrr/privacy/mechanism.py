@@ -77,6 +77,8 @@ class _Table:
         return f"Mechanism({self.name}, epsilon={self.epsilon:g}, {len(self.labels)} labels{note})"
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #281383ee
+_PIECE = 1 << 19 # labels: strings take some 80 bytes each on their way
+
 class _Randomiser(_Table):
     "How labels are released."
 
@@ -87,6 +89,7 @@ class _Randomiser(_Table):
     ): # n released labels, in the same kind of container; TypeError or ValueError and nothing released otherwise
         "Release every label once. Store the result: a second call spends epsilon a second time."
         bits, threads = RandomBits(seed), _check_threads(threads)
+        if self._in_pieces(labels): return self._pieces(labels, bits, threads)
         return self._decode(self._release(self._encode(labels), bits, threads), labels)
 
     def privatize_chunks(self,
@@ -99,6 +102,26 @@ class _Randomiser(_Table):
         return (self._decode(step(self._encode(chunk), threads), chunk) for chunk in chunks)
 
     def _release(self, codes, bits, threads=1): return _Draw(self._sampler(), bits)(codes, threads)
+
+    def _in_pieces(self, labels) -> bool: # a long NumPy column that is not its own column of codes
+        if not isinstance(labels, np.ndarray) or labels.ndim != 1 or len(labels) <= _PIECE or labels.dtype.kind not in "biufU": return False
+        first = labels[:1]
+        try: return not np.may_share_memory(first, self._encode(first))
+        except ValueError: return True # an unknown label, to be refused by its row
+
+    def _pieces(self, column, bits, threads):
+        "Release a long column piece by piece into one of its own kind: what is needed beside it does not grow with it."
+        step, out = _Draw(self._sampler(), bits), None
+        for i in range(0, len(column), _PIECE):
+            piece = column[i:i + _PIECE]
+            try: codes = self._encode(piece)
+            except ValueError:
+                self._encode(column) # raises with the row's number in the whole column
+                raise
+            part = self._decode(step(codes, threads), piece)
+            out = np.empty(len(column), part.dtype) if out is None else out
+            out[i:i + len(part)] = part
+        return out
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #56046a74
 class Mechanism(_Randomiser):
