@@ -262,24 +262,29 @@ def _bar(total, what, progress=None, unit='B'):
     return tqdm(total=total, desc=what, unit=unit, unit_scale=True, disable=None if progress is None else not progress)
 
 # %% ../../nbs/learning/00_data.ipynb #3e8deb8c
+def _read_webp(archive, about):
+    try: import PIL.Image
+    except ImportError: raise ImportError('reading a pack of WebP images needs Pillow: pip install pillow; a bare pack needs NumPy alone') from None
+    arrays = []
+    for split in ('train', 'test'):
+        names = sorted(n for n in archive.namelist() if n.startswith(split) and n.endswith('.webp'))
+        arrays.append(np.concatenate([_decode(archive.read(n), about['shape']) for n in names]))
+        arrays.append(np.frombuffer(archive.read(f'{split}_labels.bin'), np.uint8))
+    return ImageData(about['name'], *arrays, tuple(about['classes']))
+
 def read_pack(
     path, # file written by `write_pack`
 ):        # ImageData
-    "Read a pack and verify its digest; ValueError for a damaged or foreign file, ImportError without Pillow."
-    try: import PIL.Image
-    except ImportError: raise ImportError('reading a pack needs Pillow: pip install pillow') from None
+    "Read a pack and verify its digest; ValueError for a damaged or foreign file, ImportError where WebP needs Pillow."
     try:
         with zipfile.ZipFile(path) as archive:
             about = json.loads(archive.read('manifest.json'))
-            if about['format'] != 'blockrr-pack' or about['version'] != 1: raise ValueError('not a pack of version 1')
-            arrays = []
-            for split in ('train', 'test'):
-                names = sorted(n for n in archive.namelist() if n.startswith(split) and n.endswith('.webp'))
-                arrays.append(np.concatenate([_decode(archive.read(n), about['shape']) for n in names]))
-                arrays.append(np.frombuffer(archive.read(f'{split}_labels.bin'), np.uint8))
-        data = ImageData(about['name'], *arrays, tuple(about['classes']))
+            if about['format'] != 'blockrr-pack' or about['version'] not in (1, 2): raise ValueError('not a pack of version 1 or 2')
+            if about['version'] == 2: from blockrr.learning.codec import read_bare as read
+            else: read = _read_webp
+            data = read(archive, about)
         if data.sha256 != about['sha256']: raise ValueError(f"the contents have SHA-256 {data.sha256}, the manifest says {about['sha256']}")
-    except FileNotFoundError: raise
+    except (FileNotFoundError, ImportError): raise
     except Exception as e:  # a damaged file can break zip, JSON, codec or shapes
         raise ValueError(f'{path} is no readable pack: {e}') from e
     return verify(data) if data.name in SHA256 else data

@@ -26,7 +26,7 @@ from ..privacy.release import METHODS, check_floor, release
 from ..privacy.sampling import RandomBits, check_epsilon, seed_sequence
 from .paper import MECHANISMS, settings
 
-# %% ../../nbs/study/00_experiment.ipynb #efcdaae6
+# %% ../../nbs/study/00_experiment.ipynb #38e32142
 def _words(text: str) -> list: # four 32-bit integers
     "A text as numbers for a seed."
     return np.frombuffer(hashlib.sha256(text.encode()).digest()[:16], "<u4").tolist()
@@ -40,6 +40,7 @@ def _check_options(options) -> tuple: # sorted pairs
         if not isinstance(k, str) or not plain: raise TypeError(f"options: needs names with a string, a boolean or a finite number each, got {k!r}: {v!r}")
     return tuple(sorted(pairs.items()))
 
+# %% ../../nbs/study/00_experiment.ipynb #efcdaae6
 @dataclass(frozen=True)
 class Spec:
     "One run: a data set, a mechanism with its settings, a learner and a seed."
