@@ -245,17 +245,21 @@ def _learn_resnet18(name: str, specs, released) -> list:
 
 # %% ../../nbs/study/00_experiment.ipynb #b2fd5f01
 @lru_cache(maxsize=2)
-def _features(name: str) -> tuple:
+def _features(name: str, kind: str = "patches") -> tuple:
     "A data set and its label-free features. CIFAR-10_2's images are among CIFAR-10_1's."
-    from blockrr.learning.features import features
+    if kind == "pretrained": from blockrr.learning.pretrain import pretrained as features
+    else: from blockrr.learning.features import features
+    if kind == "both":
+        from blockrr.learning.pretrain import joined
+        return _data(name), joined(_features(name)[1], _features(name, "pretrained")[1])
     data = _data(name)
     return data, features(data, base=_data("cifar10_1") if name == "cifar10_2" else None)
 
 @lru_cache(maxsize=2)
-def _probe(name: str) -> tuple:
+def _probe(name: str, *kind) -> tuple:
     "A data set and its probe, factorisation included."
     from blockrr.learning.probe import Probe
-    data, found = _features(name)
+    data, found = _features(name, *kind)
     return data, Probe(found)
 
 def _grid_of(released, n: int) -> np.ndarray: # int8 [runs, n], -1 where a run released nothing
@@ -265,13 +269,26 @@ def _grid_of(released, n: int) -> np.ndarray: # int8 [runs, n], -1 where a run r
     return y
 
 def _learn_probe(name: str, specs, released) -> list:
-    "Ridge regression: one fit for all runs on a data set."
-    data, probe = _probe(name)
-    fit = probe.fit(_grid_of(released, len(data.train_labels)), n_outputs=data.n_classes)
-    return [(p, {"penalty": float(penalty)}) for p, penalty in zip(fit.predictions, fit.penalty)]
+    "Ridge regression: one fit for all runs on a data set with the same features."
+    found, kinds = {}, [_kind(s.options) for s in specs]
+    for kind in dict.fromkeys(kinds):
+        at = [i for i, k in enumerate(kinds) if k == kind]
+        data, probe = _probe(name, *kind)
+        fit = probe.fit(_grid_of([released[i] for i in at], len(data.train_labels)), n_outputs=data.n_classes)
+        facts = {"features": probe.features.key} if kind else {}
+        found.update({i: (p, {"penalty": float(penalty), **facts}) for i, p, penalty in zip(at, fit.predictions, fit.penalty)})
+    return [found[i] for i in range(len(specs))]
+
+def _kind(options) -> tuple: # () for the usual patch features
+    "Which features a probe's options ask for."
+    chosen = {"features": "patches", **dict(options)}
+    if set(chosen) != {"features"} or chosen["features"] not in ("patches", "pretrained", "both"):
+        raise ValueError(f"options: the probe has one, features, which needs patches, pretrained or both, got {dict(options)}")
+    return () if chosen["features"] == "patches" else (chosen["features"],)
 
 _LEARN = {"probe": _learn_probe, "resnet18": _learn_resnet18} # one function for each of LEARNERS
 
+# %% ../../nbs/study/00_experiment.ipynb #5e1c07a9
 def prepare(
     names, # data set names
     seeds: int = 10, # number of seeds whose splits are prepared too
