@@ -103,21 +103,14 @@ class Frontier:
     top: float # accuracy at floor 0: RRWithPrior's
     largest_floor: float # RR's retention; no mechanism has a larger floor
 
-    def _share(self, floor) -> float:
-        "The floor, a probability, as a fraction of the largest; ValueError if out of reach."
-        if isinstance(floor, (bool, np.bool_)) or not isinstance(floor, Real): raise TypeError(f"floor: needs a number, got {type(floor).__name__}")
-        if not 0 <= floor <= self.largest_floor * (1 + 1e-12):
-            raise ValueError(f"floor: needs 0 <= floor <= {self.largest_floor:.9g}, the largest reachable with {len(self.prior)} labels at epsilon = {self.epsilon:g}, got {floor} (here a probability; `release` takes it as a fraction of the largest)")
-        return min(float(floor) / self.largest_floor, 1.)
-
     def levels(self, floor) -> tuple: # (retention of the k most frequent labels, retention of the others)
         "The two levels of the best mechanism with this floor."
-        t, r = self._share(floor), self.largest_floor
+        t, r = _share(self, floor), self.largest_floor
         return (1 - t) / (1 + (self.k - 1) * math.exp(-self.epsilon)) + t * r, t * r
 
     def point(self, floor) -> Point: # its `.worst` is the floor unless all labels are on the upper level
         "The best accuracy with this floor, and what goes with it."
-        t, (upper, lower), n = self._share(floor), self.levels(floor), len(self.prior)
+        t, (upper, lower), n = _share(self, floor), self.levels(floor), len(self.prior)
         return Point((1 - t) * self.top + t * self.largest_floor, lower if self.k < n else upper, (self.k * upper + (n - self.k) * lower) / n)
 
     def gap(self, mechanism: Mechanism) -> float: # >= 0; 0: the mechanism lies on the frontier
@@ -132,10 +125,8 @@ class Frontier:
 
     def accuracy_at(self, average) -> float: # ValueError if the average is out of reach
         "The best accuracy among mechanisms with at least this average retention, a probability."
-        if not _check_probability(average, "average") <= self.largest_floor * (1 + 1e-12):
-            raise ValueError(f"average: needs 0 <= average <= {self.largest_floor:.9g}, the largest reachable with {len(self.prior)} labels at epsilon = {self.epsilon:g}, got {average}")
         _, accuracy, corner = zip(*self.averages())
-        return float(np.interp(average, corner, accuracy))
+        return float(np.interp(_check_average(average, self), corner, accuracy))
 
     def plot(self, ax=None, against="both"): # the matplotlib axes, or a pair of them for "both"
         "The frontiers of accuracy `against` the \"worst\" and the \"average\" retention, with RR, RRWithPrior and BlockRR; needs matplotlib."
@@ -151,6 +142,18 @@ def frontier(
     a, k = math.exp(-epsilon), best_k(p, epsilon)
     top = math.fsum(np.sort(p)[::-1][:k].tolist()) / (1 + (k - 1) * a)
     return Frontier(p, epsilon, k, top, 1 / (1 + (len(p) - 1) * a))
+
+def _share(f, floor) -> float:
+    "The floor, a probability, as a fraction of the largest; ValueError if out of reach."
+    if isinstance(floor, (bool, np.bool_)) or not isinstance(floor, Real): raise TypeError(f"floor: needs a number, got {type(floor).__name__}")
+    if not 0 <= floor <= f.largest_floor * (1 + 1e-12):
+        raise ValueError(f"floor: needs 0 <= floor <= {f.largest_floor:.9g}, the largest reachable with {len(f.prior)} labels at epsilon = {f.epsilon:g}, got {floor} (here a probability; `release` takes it as a fraction of the largest)")
+    return min(float(floor) / f.largest_floor, 1.)
+
+def _check_average(average, f) -> float:
+    if not _check_probability(average, "average") <= f.largest_floor * (1 + 1e-12):
+        raise ValueError(f"average: needs 0 <= average <= {f.largest_floor:.9g}, the largest reachable with {len(f.prior)} labels at epsilon = {f.epsilon:g}, got {average}")
+    return float(average)
 
 def _average_corners(p, epsilon, k) -> list:
     "Upper concave hull of the points of RRWithPrior for k .. n_labels, from left (large average) to right."
@@ -231,6 +234,14 @@ def best_sigma(
     return math.inf if cut >= p[0] else 1 / math.log(p[0] / cut)
 
 # %% ../../nbs/privacy/09_optimal.ipynb #8d95bd59
+def _domain(labels, prior) -> Domain:
+    "The public domain of a prior."
+    try: domain = Domain(len(prior) if labels is None else labels)
+    except (TypeError, ValueError) as e: raise type(e)(str(e).replace("domain:", "labels:")) from None
+    check_prior(prior, len(domain))
+    return domain
+
+# %% ../../nbs/privacy/09_optimal.ipynb #0a76a156
 RESTS = ("kept", "prior", "first", "even")
 
 def optimal_rr(
@@ -257,13 +268,6 @@ def optimal_rr(
     T[others] = _minority_row(f.prior, kept, others, upper, lower, a, rest)
     np.fill_diagonal(T, c)
     return Mechanism(T, f.epsilon, domain, name="OptimalRR")
-
-def _domain(labels, prior) -> Domain:
-    "The public domain of a prior."
-    try: domain = Domain(len(prior) if labels is None else labels)
-    except (TypeError, ValueError) as e: raise type(e)(str(e).replace("domain:", "labels:")) from None
-    check_prior(prior, len(domain))
-    return domain
 
 def _minority_row(p, kept, others, u, tau, a, rest) -> np.ndarray:
     "Where a minority label goes, float [n_labels]; its own entry is set by the caller."

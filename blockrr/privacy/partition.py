@@ -26,6 +26,12 @@ def _indices(values, name) -> tuple:
     if len(set(values)) < len(values): raise ValueError(f"{name}: label indices must be distinct, got {values}")
     return tuple(int(v) for v in values)
 
+def _index_tuples(values, name) -> tuple:
+    "A tuple of such tuples."
+    if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__"): raise TypeError(f"{name}: needs a tuple of label indices for each label, got {type(values).__name__}")
+    return tuple(_indices(v, name) for v in values)
+
+# %% ../../nbs/privacy/03_partition.ipynb #abfdad36
 @dataclass(frozen=True)
 class Partition:
     "Blocks of a finite label domain, as tuples of label indices; checked so that BlockRR's equations hold."
@@ -38,10 +44,7 @@ class Partition:
     def __post_init__(self):
         for name in ("majority", "minority", "dominant"): object.__setattr__(self, name, _indices(getattr(self, name), name))
         object.__setattr__(self, "outputs", tuple(range(self.n_labels)) if self.outputs is None else _indices(self.outputs, "outputs"))
-        if self.neighbours is not None:
-            if isinstance(self.neighbours, (str, bytes, dict)) or not hasattr(self.neighbours, "__iter__"):
-                raise TypeError(f"neighbours: needs a tuple of label indices for each label, got {type(self.neighbours).__name__}")
-            object.__setattr__(self, "neighbours", tuple(_indices(b, "neighbours") for b in self.neighbours))
+        if self.neighbours is not None: object.__setattr__(self, "neighbours", _index_tuples(self.neighbours, "neighbours"))
         _check_blocks(self)
         _check_neighbours(self)
 
