@@ -184,6 +184,38 @@ def _add_steps(commands):
     p.add_argument("--records", help="folder of the records that the notebooks show, named on the page")
     p.add_argument("--title", help="heading of the page")
 
+# %% ../../nbs/study/04_cli.ipynb #4c8e21b7
+_RECIPE = ("size", "views", "batch", "width", "embed", "rate", "seed") # what the command line can change
+
+def _add_pretrain(commands):
+    "Pre-training on images alone."
+    p = commands.add_parser("pretrain", help="train a network on images without labels, and keep features of all images")
+    p.add_argument("--name", help="the data set (default: cifar10_1)")
+    p.add_argument("--pack", help="file of `blockrr data pack`: take the images from there")
+    p.add_argument("--minutes", type=float, help="how long to train, everything included but the features (default: 8)")
+    p.add_argument("--steps", type=int, help="how many steps to train, instead of --minutes")
+    p.add_argument("--encoder", help="take this encoder.pt and do not train")
+    p.add_argument("--output", required=True, help="folder for NAME.npz, NAME.json and encoder.pt")
+    p.add_argument("--device", help="cuda or cpu (default: a GPU where there is one)")
+    p.add_argument("--dims", type=int, default=128, help="features an image, fewer if 5 MB hold no more (default: 128)")
+    p.add_argument("--checkpoint", help="file for resuming (default: checkpoint.pt in the output folder, removed at the end)")
+    for name in _RECIPE: p.add_argument(f"--{name}", type=float if name == "rate" else int, help="see blockrr.learning.pretrain.Recipe")
+
+def _pretrain(options):
+    from blockrr.learning.data import dataset, read_pack
+    from blockrr.learning.pretrain import Encoder, Recipe, make
+    if options.pack and options.name: raise ValueError("--pack and --name: need one of them")
+    data = read_pack(options.pack) if options.pack else dataset(options.name or "cifar10_1")
+    print(data, flush=True)
+    place = Path(options.output)
+    place.mkdir(parents=True, exist_ok=True)
+    checkpoint = Path(options.checkpoint or place / "checkpoint.pt")
+    how = {} if options.encoder else dict(steps=options.steps, minutes=options.minutes or (None if options.steps else 8.), checkpoint=checkpoint, report=lambda line: print(line, flush=True))
+    recipe = Recipe(**{k: getattr(options, k) for k in _RECIPE if getattr(options, k) is not None})
+    encoder = make(data.train_images, data.test_images, data.name, place, recipe, options.encoder and Encoder.load(options.encoder), options.dims, device=options.device, **how)
+    print(json.dumps(encoder.about, indent=1), f"wrote {place / data.name}.npz", sep="\n")
+    if not options.checkpoint: checkpoint.unlink(missing_ok=True)
+
 # %% ../../nbs/study/04_cli.ipynb #75429cf1
 def _parser() -> argparse.ArgumentParser:
     "All commands and their options."
@@ -203,6 +235,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--path", help="pack: the file to write (default: in the data folder)")
     _add_release(commands)
     _add_steps(commands)
+    _add_pretrain(commands)
     return parser
 
 # %% ../../nbs/study/04_cli.ipynb #92c270f6
@@ -248,4 +281,4 @@ def _report(options):
                 title=options.title or ("The pipeline on the embedded digits (not the paper's experiment)" if only_digits else "BlockRR: a reproduction"))
 
 _COMMANDS = {"reproduce": lambda o: reproduce(o.profile, o.output, o.cores, o.open, o.dry_run), "data": _data, "release": _release,
-             "prepare": _prepare, "report": _report}
+             "prepare": _prepare, "report": _report, "pretrain": _pretrain}
