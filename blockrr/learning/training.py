@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MODES', 'Recipe', 'paper_epochs', 'rate_factor', 'Execution', 'execution', 'optimiser', 'training_bytes', 'predict',
-           'Step', 'Training', 'generators', 'Trainer', 'fit']
+           'Step', 'Training', 'generators', 'Trainer', 'fit', 'speed']
 
 # %% ../../nbs/learning/07_training.ipynb #10df8cd6
 from contextlib import nullcontext
@@ -301,3 +301,19 @@ def fit(
     with flags:
         try: return trainer._fit(labels, rows, seed, epochs or trainer.recipe.epochs, report)
         except torch.OutOfMemoryError as e: raise RuntimeError(f"{trainer._wanted()}; choose a smaller batch ({e})") from None
+
+# %% ../../nbs/learning/07_training.ipynb #fa4a2d1e
+def speed(
+    trainer: Trainer, # its network is changed
+    steps: int = 20, # batches to time; only one where that takes long
+) -> float: # images per second
+    "How fast full batches are trained."
+    trainer.compiled
+    device, batch = trainer.images.device, trainer.recipe.batch
+    opt, chance = optimiser(trainer.model, trainer.recipe), torch.Generator(device).manual_seed(0)
+    def seconds(n):
+        rows, start = torch.arange(n * batch, device=device) % len(trainer.images), time.perf_counter()
+        trainer.epoch(torch.zeros_like(rows), rows, torch.arange(len(rows), device=device), chance, opt).item()
+        return time.perf_counter() - start
+    first = seconds(1)
+    return batch / first if first > 2 else batch * steps / min(seconds(steps) for _ in range(2))

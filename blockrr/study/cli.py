@@ -184,6 +184,38 @@ def _add_steps(commands):
     p.add_argument("--records", help="folder of the records that the notebooks show, named on the page")
     p.add_argument("--title", help="heading of the page")
 
+# %% ../../nbs/study/04_cli.ipynb #eff851c1
+def _add_batch(commands):
+    "Commands for lent machines."
+    p = commands.add_parser("gpu-batch", help="run the study's missing ResNet-18 trainings until the time is used")
+    p.add_argument("--minutes", type=float, required=True, help="limit for everything; what is finished by then is on disk")
+    p.add_argument("--output", required=True, help="folder for records; a second run goes on where the first ended")
+    p.add_argument("--pack", help="images: a file made by `blockrr data pack --bare` (default: the data folder)")
+    p.add_argument("--device", default="cuda", help="cuda (default) or cpu")
+    p.add_argument("--seeds", type=int, default=10, help="number of seeds (default: 10)")
+    p.add_argument("--learner", default="resnet18", help="name of the learner (default: resnet18)")
+    p.add_argument("--options", type=json.loads, default={}, help="the learner's settings that differ from the paper's, as JSON")
+    p = commands.add_parser("merge", help="bring the records of several batches into one folder")
+    p.add_argument("folders", nargs="+")
+    p.add_argument("--output", required=True, help="folder of a batch; its own records take part")
+
+def _gpu_batch(options):
+    from blockrr.study.batch import fan_out, gpu_batch, visible_gpus
+    if not isinstance(options.options, dict): raise ValueError(f"--options: needs a JSON object, got {options.options!r}")
+    gpus = visible_gpus() if options.device == "cuda" else []
+    if len(gpus) < 2: return gpu_batch(options.output, options.minutes, options.pack, options.device, options.seeds, options.learner, options.options, ROOT)
+    again = [f"--{name}={getattr(options, name)}" for name in ("minutes", "output", "pack", "device", "seeds", "learner") if getattr(options, name) is not None]
+    if fan_out([*again, f"--options={json.dumps(options.options)}"], gpus, ROOT): raise RuntimeError("a worker failed; see above. Finished records are kept")
+
+def _merge(options):
+    from blockrr.study.batch import check_folder, merge
+    print(merge(options.folders, options.output), "records merged;", check_folder(options.output), "in", options.output)
+
+def _write_bare(options):
+    from blockrr.learning.codec import BARE_PACK, write_bare_pack
+    from blockrr.learning.data import data_root, dataset
+    return write_bare_pack(options.path or data_root(options.root) / BARE_PACK, dataset("cifar10_1", options.root, progress=True))
+
 # %% ../../nbs/study/04_cli.ipynb #4c8e21b7
 _RECIPE = ("size", "views", "batch", "width", "embed", "rate", "seed") # what the command line can change
 
@@ -233,8 +265,10 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--name", default="cifar10_1", help="get: the data set (default: cifar10_1)")
     p.add_argument("--root", help="data folder (default: $BLOCKRR_DATA, else ~/.cache/blockrr)")
     p.add_argument("--path", help="pack: the file to write (default: in the data folder)")
+    p.add_argument("--bare", action="store_true", help="pack: a smaller file that NumPy alone can read (takes minutes)")
     _add_release(commands)
     _add_steps(commands)
+    _add_batch(commands)
     _add_pretrain(commands)
     return parser
 
@@ -254,6 +288,7 @@ def main(
 def _data(options):
     from blockrr.learning.data import dataset, write_pack
     if options.action == "get": print(dataset(options.name, options.root, progress=True))
+    elif options.bare: print("wrote", _write_bare(options))
     else: print("wrote", write_pack(options.path, options.root, progress=True))
 
 def _release(options):
@@ -281,4 +316,4 @@ def _report(options):
                 title=options.title or ("The pipeline on the embedded digits (not the paper's experiment)" if only_digits else "BlockRR: a reproduction"))
 
 _COMMANDS = {"reproduce": lambda o: reproduce(o.profile, o.output, o.cores, o.open, o.dry_run), "data": _data, "release": _release,
-             "prepare": _prepare, "report": _report, "pretrain": _pretrain}
+             "prepare": _prepare, "report": _report, "gpu-batch": _gpu_batch, "merge": _merge, "pretrain": _pretrain}
