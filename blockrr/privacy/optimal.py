@@ -249,7 +249,7 @@ def optimal_rr(
     epsilon, # label-DP parameter, 0 to infinity
     floor, # the least retention of any label, a probability from 0 (RRWithPrior) to `frontier(prior, epsilon).largest_floor` (RR); `release` takes a fraction of the latter
     labels=None, # the public domain: an integer K or a sequence; None: 0 .. n_labels-1
-    rest="kept", # where a minority label's left-over mass goes: "kept", "prior", "first" or "even"
+    rest="kept", # where a minority label's left-over mass goes: "kept", "prior", "first" or "even"; no matter for learning, save that "first" is bad
 ) -> Mechanism: # TypeError or ValueError for bad input; the message names the largest floor
     "The most accurate label-DP mechanism that keeps every label with probability at least `floor`."
     f = frontier(prior, epsilon)
