@@ -317,6 +317,21 @@ def test_outputs_of_the_study(mechanism):
             assert m.certify().holds and np.isfinite(m.privatize(public.grid, seed=0)).all()
 
 
+# the committed records
+
+
+def test_committed_records_come_from_this_code():
+    "A sample of results/regression, made again; sums may be rounded otherwise on another machine, draws may not."
+    found = {r.spec: r for p in (ROOT / "results" / "regression" / "records").glob("diabetes-*.json") for r in load_regression(p)}
+    assert len(found) == 12 * 2 * 2 * 9 * 10 + 50
+    specs = [s for s in regression_grid("diabetes", [.25, 2., 8.], [7], REGRESSION_MECHANISMS + REFERENCES, ["linear"]) if s in found]
+    assert len(specs) == 12 * 2 * 3 + 3
+    for new in run_regression(specs):
+        old = found[new.spec]
+        assert new.label_mse == pytest.approx(old.label_mse, rel=1e-6) and new.mse == pytest.approx(old.mse, rel=1e-4)
+        assert new.details.get("prior") == old.details.get("prior") and new.details.get("penalty") == old.details.get("penalty")
+
+
 # the interval mechanism in pieces
 
 
