@@ -41,7 +41,7 @@ class Recipe:
     invariance: float = 25. # weights of the three terms of the loss
     variance: float = 25.
     covariance: float = 2.
-    rate: float = 2e-3 # largest learning rate of AdamW
+    rate: float = 1e-3 # largest learning rate of AdamW
     decay: float = .01 # weight decay
     warmup: float = .05 # share of the steps in which the rate rises
     seed: int = 0 # of the weights, the order of images and the views
@@ -171,7 +171,7 @@ def _seeded(generator, *numbers):
 class _Training:
     "One pre-training: network, optimiser, and how far it has come."
     def __init__(self, images, recipe, device, compiled):
-        self.recipe, self.device, self.epoch = recipe, device, None
+        self.recipe, self.device, self.rate, self.epoch = recipe, device, recipe.rate, None
         self.images = torch.tensor(np.ascontiguousarray(images.transpose(0, 3, 1, 2)), device=device)
         self.white, self.maps = _white(images), _colour_maps(images.shape[3], device)
         self.bfloat16 = precision(device) == "bfloat16"
@@ -183,8 +183,8 @@ class _Training:
         "Start, with this many steps to go."
         groups = [[p for p in self.net.parameters() if (p.ndim > 1) == matrix] for matrix in (True, False)]
         self.optimiser = torch.optim.AdamW([dict(params=g, weight_decay=d) for g, d in zip(groups, (self.recipe.decay, 0.))],
-                                           lr=self.recipe.rate, betas=(.9, .98), fused=self.device.type == "cuda")
-        self.step, self.losses = 0, torch.zeros(steps, device=self.device)
+                                           lr=self.rate, betas=(.9, .98), fused=self.device.type == "cuda")
+        self.step, self.epoch, self.losses = 0, None, torch.zeros(steps, device=self.device)
 
     def _loss(self, rows, draws):
         x = views(self.images[rows].repeat(self.recipe.views, 1, 1, 1), draws, self.recipe, self.white, self.maps)
@@ -197,7 +197,7 @@ class _Training:
         epoch, place = divmod(self.step, len(self.images) // b)
         if epoch != self.epoch: self.order = torch.randperm(len(self.images), generator=_seeded(self.generator, r.seed, 0, epoch), device=self.device)
         draws = torch.rand(r.views * b, DRAWS, generator=_seeded(self.generator, r.seed, 1, self.step), device=self.device)
-        for group in self.optimiser.param_groups: group["lr"] = r.rate * pace(self.step, steps, r.warmup)
+        for group in self.optimiser.param_groups: group["lr"] = self.rate * pace(self.step, steps, r.warmup)
         loss = self.loss(self.order[place * b:(place + 1) * b], draws)
         loss.backward()
         self.optimiser.step()
@@ -208,6 +208,17 @@ class _Training:
 # %% ../../nbs/learning/08_pretrain.ipynb #c6924057
 def _wait(device):
     if device.type == "cuda": torch.cuda.synchronize(device)
+
+def _try_compiled(run, report):
+    "One pass through the compiled loss, without consequences; a compiler that fails is left out."
+    kept, n = {k: v.clone() for k, v in run.net.state_dict().items()}, run.recipe.batch
+    try: run.loss(torch.arange(n, device=run.device), torch.rand(run.recipe.views * n, DRAWS, generator=run.generator, device=run.device)).backward()
+    except torch.OutOfMemoryError: raise
+    except Exception as e: # whatever a compiler may raise on a machine that it was not made for
+        run.loss = run._loss
+        if report: report(f"not compiled: {type(e).__name__}: {(str(e) or '?').splitlines()[0]}")
+    run.net.load_state_dict(kept)
+    run.optimiser.zero_grad()
 
 def _steps_within(run, seconds, start):
     "How many steps fit into what is left of `seconds` since `start`; the run is as new afterwards."
@@ -254,10 +265,12 @@ def _chosen(device):
 
 @contextmanager
 def _fitting(recipe, device):
-    "Turn a lack of memory into advice."
+    "Let the GPU's library look for its fastest kernels, and turn a lack of memory into advice."
+    before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
     try: yield
     except (torch.OutOfMemoryError, MemoryError) as e:
         raise RuntimeError(f"batch: {recipe.batch} images in {recipe.views} views do not fit into the memory of {device}; try a batch of {recipe.batch // 2}") from e
+    finally: torch.backends.cudnn.benchmark = before
 
 def _checked(images, recipe):
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 4: raise TypeError(f"images: needs a uint8 array [n, H, W, C], got {getattr(images, 'dtype', type(images))} of shape {getattr(images, 'shape', None)}")
@@ -391,7 +404,9 @@ def pretrain(
     start, device, images = time.monotonic(), _chosen(device), _checked(images, recipe)
     key = dict(images=_sha(images), recipe=asdict(recipe))
     with _fitting(recipe, device):
-        run, before, due = _Training(images, recipe, device, device.type == "cuda" if compiled is None else compiled), 0., start + every
+        compiled = device.type == "cuda" if compiled is None else compiled
+        run, before, due = _Training(images, recipe, device, compiled), 0., start + every
+        if compiled: _try_compiled(run, report)
         if checkpoint and Path(checkpoint).exists(): before = _load_state(checkpoint, run, key)
         else: run.begin(steps or _steps_within(run, 60 * minutes, start))
         since, first = time.monotonic(), run.step
@@ -444,7 +459,7 @@ def pretrained_root(
 def _missing(name, path):
     return f"""there are no pre-trained features of {name}: {path} does not exist. To make them:
   - on a machine with a GPU: blockrr pretrain --name {name} --minutes 8 --output {path.parent}
-  - the same with --device cpu --minutes 60 --width 16 works without one, with a smaller gain
+  - without one, add --device cpu --minutes 60 --size 16 --width 16 --batch 64 --embed 512; the gain is smaller
   - or set BLOCKRR_PRETRAINED to a folder that holds {path.name} and {path.with_suffix('.json').name}"""
 
 def pretrained(
