@@ -33,6 +33,12 @@ def _only_one(folder: Path):
         except OSError: raise SystemExit(f"blockrr reproduce: another run is writing to {folder}; wait for it or choose another --output") from None
         yield (f.fileno(),)
 
+def _places(cluster) -> list: # Snakemake's options
+    "Where jobs run: on a cluster, or here, where no more of them may hold a GPU than there are."
+    if cluster: return ["--profile", f"workflow/clusters/{cluster}"]
+    from blockrr.study.batch import visible_gpus
+    return ["--resources", f"gpu={max(1, len(visible_gpus()))}"]
+
 def _drive(command, env, keep) -> int:
     "Run Snakemake; it holds the lock too, and a terminated driver terminates it."
     def stop(*_): raise SystemExit(143)
@@ -69,17 +75,19 @@ def reproduce(
     cores: int = None, # processors to use; None: all
     show: bool = False, # open the report in a browser at the end
     dry_run: bool = False, # only say what would run
+    cluster: str = None, # "slurm", or another folder of workflow/clusters: every step becomes a job there
 ) -> Path: # the report; SystemExit with Snakemake's status if a step failed
     "Run whatever of a profile is missing, and write its report."
     if not profiles(): raise SystemExit("blockrr reproduce: needs a clone of the repository, where the notebooks and the workflow are; installed is the package alone")
     if profile not in profiles(): raise SystemExit(f"blockrr reproduce: --profile needs one of {', '.join(profiles())}, got {profile!r}")
+    if cluster and not (ROOT / "workflow" / "clusters" / cluster / "config.yaml").exists(): raise SystemExit(f"blockrr reproduce: --cluster needs a folder of workflow/clusters, got {cluster!r}")
     if cores is not None and cores < 1: raise SystemExit(f"blockrr reproduce: --cores needs at least 1, got {cores}")
     if not find_spec("snakemake") or not find_spec("papermill"): raise SystemExit("blockrr reproduce: needs Snakemake and papermill: pip install 'blockrr[study]'")
     folder = Path(output or ROOT / "runs" / profile).resolve()
     place = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder # relative, so that no machine's paths get into notebooks
     if bad := set(str(place)) & set('{}"\n\\'): raise SystemExit(f"blockrr reproduce: --output must not contain {' '.join(map(repr, sorted(bad)))}, got {str(place)!r}")
     command = [sys.executable, "-m", "snakemake", "-s", "workflow/Snakefile", "--configfile", f"workflow/profiles/{profile}.yaml",
-               "--config", f"output={json.dumps(str(place))}", "--cores", str(cores or "all"), "--nolock", "--rerun-incomplete", "--keep-going",
+               "--config", f"output={json.dumps(str(place))}", "--cores", str(cores or "all"), *_places(cluster), "--nolock", "--rerun-incomplete", "--keep-going",
                "--quiet", "rules", "reason", "host", *(["--dry-run"] if dry_run else [])]
     env = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}
     with _only_one(folder) as keep:
@@ -260,6 +268,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--cores", type=int, help="processors to use (default: all)")
     p.add_argument("--open", action="store_true", help="open the report in a browser")
     p.add_argument("--dry-run", action="store_true", help="only say what would run")
+    p.add_argument("--cluster", help="slurm: every step becomes a job (see workflow/clusters)")
     p = commands.add_parser("data", help="fetch, verify or pack CIFAR-10")
     p.add_argument("action", choices=("get", "pack"))
     p.add_argument("--name", default="cifar10_1", help="get: the data set (default: cifar10_1)")
@@ -315,5 +324,5 @@ def _report(options):
     html_report(options.notebooks, options.output, provenance=provenance_line(frame) if frame is not None else "",
                 title=options.title or ("The pipeline on the embedded digits (not the paper's experiment)" if only_digits else "BlockRR: a reproduction"))
 
-_COMMANDS = {"reproduce": lambda o: reproduce(o.profile, o.output, o.cores, o.open, o.dry_run), "data": _data, "release": _release,
+_COMMANDS = {"reproduce": lambda o: reproduce(o.profile, o.output, o.cores, o.open, o.dry_run, o.cluster), "data": _data, "release": _release,
              "prepare": _prepare, "report": _report, "gpu-batch": _gpu_batch, "merge": _merge, "pretrain": _pretrain}
