@@ -214,3 +214,35 @@ def test_files_stay_small(tmp_path, n):
     assert .95 * P.LIMIT < about["bytes"] < P.LIMIT if about["shape"][2] < 128 else about["bytes"] < P.LIMIT
     assert about["shape"][2] == 128 if n < 40_000 else about["shape"][2] > 100
     assert np.array_equal(np.load(tmp_path / "x.npz")["test"].T, codes[-1000:, :about["shape"][2]])
+
+
+def test_command_line(tmp_path, monkeypatch, capsys):
+    "Made by the command, found by the study; the usual records do not change."
+    from blockrr.study.cli import main
+    from blockrr.study.experiment import Spec, run_all
+    sizes = ["--size", "8", "--views", "4", "--batch", "32", "--width", "4", "--embed", "32", "--dims", "16"]
+    assert main(["pretrain", "--name", "digits", "--steps", "4", "--output", str(tmp_path), "--device", "cpu", *sizes]) == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["digits.json", "digits.npz", "encoder.pt"] and "step 4 of 4" in capsys.readouterr().out
+    monkeypatch.setenv("BLOCKRR_PRETRAINED", str(tmp_path))
+    monkeypatch.setenv("BLOCKRR_CACHE", str(tmp_path / "cache"))
+    usual = Spec("digits", "rr", 3.)
+    plain, deep, both = run_all([usual, *(replace(usual, options={"features": k}) for k in ("pretrained", "both"))])
+    assert run_all([usual])[0].to_dict() == plain.to_dict() and "features" not in plain.details
+    assert deep.details["features"] != both.details["features"] and deep.accuracy > 30
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit, match="no CUDA device"): main(["pretrain", "--name", "digits", "--output", str(tmp_path), "--device", "cuda"])
+    with pytest.raises(SystemExit, match="need one of them"): main(["pretrain", "--name", "digits", "--pack", "x", "--output", str(tmp_path)])
+
+
+def test_bare_machine(tmp_path):
+    "PyTorch, NumPy and SciPy are enough."
+    code = f"""
+import sys
+for name in ("cryptography", "narwhals", "PIL", "tqdm", "torchvision", "sklearn", "threadpoolctl", "fastcore", "IPython", "pandas", "papermill"): sys.modules[name] = None
+import numpy as np
+from blockrr.learning import pretrain as P
+images = np.random.default_rng(0).integers(0, 256, (40, 32, 32, 3), np.uint8)
+P.make(images[:30], images[30:], "noise", {str(tmp_path)!r}, P.Recipe(size=8, batch=8, width=2, embed=8), steps=2, device="cpu", checkpoint={str(tmp_path / "ck")!r})
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert (tmp_path / "noise.npz").exists()
