@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -242,3 +243,25 @@ def test_picture_of_both_frontiers_for_any_number_of_labels():
                         best = f.point(min(at, f.largest_floor)).accuracy if name == "worst" else f.accuracy_at(min(at, f.largest_floor))
                         assert accuracy <= best + 1e-9
             plt.close("all")
+
+
+@pytest.mark.parametrize("epsilon", [8., 12.5, 16., 20., 30.])
+@pytest.mark.parametrize("below", [1e-3, 1e-5, 1e-8])
+def test_a_floor_close_to_rr_keeps_its_small_probabilities(epsilon, below):
+    "Every probability within 1e-12 of the ideal in 60 digits above 1e-6, within 16 units of 2**-62 below; 1 - t must not cancel."
+    p = np.array([.6, .4, 1e-20, 1e-20, 1e-20])
+    f = br.frontier(p, epsilon)
+    floor = f.largest_floor * (1 - below)
+    m = br.optimal_rr(p, epsilon, floor)
+    assert m.certify().holds and m.name == "OptimalRR" and f.k == 2
+    with mpmath.workdps(60):
+        a, tau, n, k = mpmath.exp(-mpmath.mpf(epsilon)), mpmath.mpf(floor), len(p), f.k
+        step = (1 - tau - tau * (n - 1) * a) / (1 + (k - 1) * a)
+        u = tau + step
+        for i in range(n):
+            for j in range(n):
+                level = u if j < k else tau
+                ideal = level if i == j else a * level
+                if i >= k and j < k: ideal += (1 - a) * step / k
+                error = abs(mpmath.mpf(int(m.weights[i, j])) / 2**62 - ideal)
+                assert error <= (1e-12 * ideal if ideal > 1e-6 else mpmath.mpf(2)**-58), (i, j, error)

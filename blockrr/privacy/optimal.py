@@ -105,8 +105,9 @@ class Frontier:
 
     def levels(self, floor) -> tuple: # (retention of the k most frequent labels, retention of the others)
         "The two levels of the best mechanism with this floor."
-        t, r = _share(self, floor), self.largest_floor
-        return (1 - t) / (1 + (self.k - 1) * math.exp(-self.epsilon)) + t * r, t * r
+        _share(self, floor) # its check
+        lower = min(float(floor), self.largest_floor)
+        return _step(self, lower) + lower, lower
 
     def point(self, floor) -> Point: # its `.worst` is the floor unless all labels are on the upper level
         "The best accuracy with this floor, and what goes with it."
@@ -149,6 +150,11 @@ def _share(f, floor) -> float:
     if not 0 <= floor <= f.largest_floor * (1 + 1e-12):
         raise ValueError(f"floor: needs 0 <= floor <= {f.largest_floor:.9g}, the largest reachable with {len(f.prior)} labels at epsilon = {f.epsilon:g}, got {floor} (here a probability; `release` takes it as a fraction of the largest)")
     return min(float(floor) / f.largest_floor, 1.)
+
+def _step(f, lower: float) -> float:
+    "How far the upper level is above the lower one; (1 - lower) is exact where lower is close to 1, so nothing cancels."
+    a = math.exp(-f.epsilon)
+    return max((1 - lower) - lower * (len(f.prior) - 1) * a, 0.) / (1 + (f.k - 1) * a)
 
 def _check_average(average, f) -> float:
     if not _check_probability(average, "average") <= f.largest_floor * (1 + 1e-12):
@@ -265,13 +271,13 @@ def optimal_rr(
     c = np.full(n, lower)
     c[kept] = upper
     T = np.tile(a * c, (n, 1))
-    T[others] = _minority_row(f.prior, kept, others, upper, lower, a, rest)
+    T[others] = _minority_row(f.prior, kept, others, lower, _step(f, lower), a, rest)
     np.fill_diagonal(T, c)
     return Mechanism(T, f.epsilon, domain, name="OptimalRR")
 
-def _minority_row(p, kept, others, u, tau, a, rest) -> np.ndarray:
+def _minority_row(p, kept, others, tau, step, a, rest) -> np.ndarray:
     "Where a minority label goes, float [n_labels]; its own entry is set by the caller."
-    row, k, n = np.zeros(len(p)), len(kept), len(others)
+    row, k, n, u = np.zeros(len(p)), len(kept), len(others), tau + step
     if rest == "even": # one level h for all other labels, within what each column allows
         x = min((1 - tau) / (k + n - 1), tau)
         y = (1 - tau - (n - 1) * x) / k
@@ -279,5 +285,5 @@ def _minority_row(p, kept, others, u, tau, a, rest) -> np.ndarray:
         row[others], row[kept] = min(max(x, a * tau), tau), min(y, u) # against cancellation
         return row
     share = {"kept": np.full(k, 1 / k), "prior": p[kept] / p[kept].sum(), "first": np.arange(k) == 0}[rest]
-    row[others], row[kept] = a * tau, a * u + (1 - a) * (u - tau) * share
+    row[others], row[kept] = a * tau, a * u + (1 - a) * step * share
     return row
