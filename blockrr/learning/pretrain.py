@@ -236,6 +236,7 @@ def _steps_within(run, seconds, start):
     run.net.load_state_dict(kept)
     return max(1, int(.97 * (seconds - (now - start)) * count / (now - since)))
 
+# %% ../../nbs/learning/08_pretrain.ipynb #b6d8ab58
 def _save_state(path, run, key, seconds):
     _finite(run)
     state = dict(key=key, seconds=seconds, step=run.step, losses=run.losses, net=run.net.state_dict(), optimiser=run.optimiser.state_dict())
@@ -363,7 +364,7 @@ class Encoder:
         net = self.net.to(device=device, memory_format=torch.channels_last)
         for i in range(0, len(images), batch):
             x = torch.tensor(images[i:i + batch], device=device).permute(0, 3, 1, 2).float() / white
-            looks = [net.features(look) for look in _looks(x, self.recipe)]
+            with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False): looks = [net.features(look) for look in _looks(x, self.recipe)]
             out.append((sum(looks) / len(looks)).cpu())
         return torch.cat(out).numpy()
 
