@@ -1,0 +1,136 @@
+"""Pre-training measured: what the features are worth beside patches, and methods compared at an equal number of views.
+
+    python tools/bench_pretrain.py features [--name cifar10_1] [--folder DIR] [--seeds 5] [--json FILE]
+    python tools/bench_pretrain.py axes --encoder encoder.pt [--name cifar10_1] [--json FILE]
+    python tools/bench_pretrain.py methods [--views 60000] [--json FILE]
+
+`features`: the probe and posterior ridge on patches, on pre-trained features (DIR or results/pretrain) and on both side by side;
+RR, several epsilons; overall accuracy and average over classes; mean and population standard deviation over seeds.
+`axes`: the same encoder's features by other numbers of axes, powers of their spread and steps of rounding; size of the file.
+`methods`: short runs on the processor of a narrow network with small views. They are judged by how much of the labels released
+at epsilon 1 and 2 the probe explains when each label is predicted without itself (no unreleased label is looked at); the clean
+accuracy on test images is stated beside it, and nothing is chosen by it. --json adds to what the file holds.
+"""
+import argparse, json, math, tempfile, time
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+import blockrr as br
+from blockrr.learning import pretrain as P
+from blockrr.learning.coordinates import coordinates
+from blockrr.learning.data import dataset
+from blockrr.learning.denoise import posterior_ridge
+from blockrr.learning.features import Features, features
+from blockrr.learning.probe import Probe
+from blockrr.study.experiment import grid, provenance, release_labels, score
+
+
+def simclr(z, n_views, recipe, temperature=.2):
+    "Chen et al. 2020, with every other view of the image as a positive."
+    z, n = F.normalize(z), len(z)
+    same = torch.eye(n // n_views, dtype=torch.bool).repeat(n_views, n_views) & ~torch.eye(n, dtype=torch.bool)
+    s = (z @ z.T / temperature).masked_fill(torch.eye(n, dtype=torch.bool), -1e9)
+    return (s.logsumexp(1) - (s * same).sum(1) / (n_views - 1)).mean()
+
+
+def barlow(z, n_views, recipe, off=.005):
+    "Zbontar et al. 2021, averaged over pairs of views."
+    z = z.view(n_views, -1, z.shape[1])
+    z = (z - z.mean(1, keepdim=True)) / (z.std(1, keepdim=True, correction=0) + 1e-5)
+    c = (z.sum(0).T @ z.sum(0) - sum(v.T @ v for v in z)) / (z.shape[1] * n_views * (n_views - 1))
+    return (1 - c.diagonal()).square().sum() + off * (c.square().sum() - c.diagonal().square().sum())
+
+
+METHODS = {"VICReg, 4 views": (P.vicreg, 4, {}), "VICReg, 2 views": (P.vicreg, 2, {}), "SimCLR, 2 views": (simclr, 2, {}), "Barlow Twins, 2 views": (barlow, 2, {}),
+           "VICReg, 8 views": (P.vicreg, 8, {}), "VICReg, 4 views, half the rate": (P.vicreg, 4, {"rate": 1e-3})}
+
+
+def compare(data, views, chosen):
+    "One line for each method."
+    for name in chosen:
+        loss, n, other = METHODS[name]
+        recipe, usual = P.Recipe(**{**dict(size=16, width=16, embed=512, views=n, batch=256 // n, rate=2e-3), **other}), P.vicreg
+        P.vicreg = loss
+        try: encoder = P.pretrain(data.train_images, recipe, steps=views // 256, device="cpu")
+        finally: P.vicreg = usual
+        f, g = (encoder.features(x, "cpu") for x in (data.train_images, data.test_images))
+        probe, found, _ = explained(data, f, g)
+        line = {"method": name, "views": views, "views a second": encoder.about["views_per_second"], **found, "clean test accuracy, %": clean(probe, data)}
+        print(line, flush=True)
+        yield line
+
+
+def explained(data, f, g, **how):
+    "(probe, what it explains of released labels, bytes of the file)."
+    b = P.principal(f, **how)
+    codes = b.codes(f), b.codes(g)
+    probe = Probe(Features(*codes, {}), cache=False)
+    found = {f"explained at epsilon {e:g}, %": round(100 * float(probe.fit(released(data, e), data.n_classes).curve.max(1).mean()), 3) for e in (1., 2.)}
+    with tempfile.TemporaryDirectory() as folder: return probe, found, P.write_features(Path(folder) / "x.npz", *codes, {})["bytes"]
+
+
+def released(data, epsilon): return np.stack([np.asarray(br.rr(data.n_classes, epsilon).privatize(data.train_labels, seed=s)) for s in range(3)]).astype(int)
+
+
+def clean(probe, data): return round(score(probe.fit(data.train_labels[None].astype(int), data.n_classes).predictions[0], data.test_labels, data.n_classes)[0], 2)
+
+
+def axes(data, path):
+    "One line for each choice."
+    encoder = P.Encoder.load(path)
+    f, g = (encoder.features(x) for x in (data.train_images, data.test_images))
+    for dims, power, steps in ((128, .5, 32), (128, 1., 32), (128, 0., 32), (64, .5, 32), (32, .5, 32), (128, .5, 16), (128, .5, 8), (128, 1., 127)):
+        probe, found, size = explained(data, f, g, dims=dims, power=power, steps=steps)
+        line = {"axes": dims, "power": power, "steps": steps, **found, "clean test accuracy, %": clean(probe, data), "bytes": size}
+        print(line, flush=True)
+        yield line
+
+
+def worth(data, folder, seeds, epsilons, name):
+    "One line for each kind of features, learner and epsilon."
+    base = dataset("cifar10_1") if name == "cifar10_2" else None
+    patches, deep = features(data, base=base), P.pretrained(data, base=base, folder=folder)
+    for kind, found in (("patches", patches), ("pretrained", deep), ("both", P.joined(patches, deep))):
+        start = time.monotonic()
+        probe, space = Probe(found), coordinates(found)
+        print(kind, found, f"{time.monotonic() - start:.0f} s", flush=True)
+        for e in epsilons:
+            released = [release_labels(s, data.train_labels, data.n_classes) for s in grid(name, ["rr"], [e], seeds if math.isfinite(e) else 1)]
+            y = np.stack([r.labels for r in released]).astype(int)
+            outcomes = {"ridge": probe.fit(y, data.n_classes).predictions, "posterior ridge": posterior_ridge(space, np.stack([r.likelihood for r in released])).predictions}
+            for learner, predictions in outcomes.items():
+                got = [score(p, data.test_labels, data.n_classes) for p in predictions]
+                a, c = [v[0] for v in got], [np.mean(v[1]) for v in got]
+                line = {"features": kind, "learner": learner, "epsilon": "inf" if math.isinf(e) else e, "seeds": len(got), "accuracy": round(float(np.mean(a)), 2),
+                        "sd": round(float(np.std(a)), 2), "per class": round(float(np.mean(c)), 2), "sd per class": round(float(np.std(c)), 2)}
+                print(line, flush=True)
+                yield line
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("features", "axes", "methods"))
+    for name in ("--folder", "--encoder", "--json"): parser.add_argument(name)
+    parser.add_argument("--name", default="cifar10_1")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[.6, 1., 2., math.inf])
+    parser.add_argument("--views", type=int, default=60_000)
+    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    o = parser.parse_args()
+    start, data = time.monotonic(), dataset(o.name)
+    if o.what == "features":
+        lines, about = list(worth(data, o.folder, o.seeds, o.epsilons, o.name)), json.loads((P.pretrained_root(o.folder) / f"{'cifar10_1' if o.name == 'cifar10_2' else o.name}.json").read_text())
+        result = {"lines": lines, "made_by": about}
+    elif o.what == "axes": result = {"lines": list(axes(data, o.encoder))}
+    else: result = {"lines": list(compare(data, o.views, o.methods))}
+    result["provenance"] = provenance(time.monotonic() - start, {data.name: data.sha256})
+    if o.json:
+        path = Path(o.json)
+        both = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps({**both, o.what: result}, indent=1) + "\n")
+
+
+if __name__ == "__main__": main()
