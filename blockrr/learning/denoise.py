@@ -287,12 +287,12 @@ def _choose(Z, l, rounds, factors, most):
 def posterior_ridge(
     Z,          # Coordinates
     likelihood, # float [R, n, K] or [n, K], see `check_likelihood`
-    rounds=None,# how many rounds; None: chosen from released labels, 0 to 3
+    rounds=None,# how many rounds; None: chosen from released labels, 0 to 2
     factor=None,# penalty of later rounds in units of the first fit's; None: chosen, 1 or 1/4
 ):              # Denoised
     "Ridge regression on posterior targets, calibrated."
     L, out, details = _check_runs(Z, likelihood), [], []
-    factors, most = (1., .25) if factor is None else (float(factor),), 3 if rounds is None else int(rounds)
+    factors, most = (1., .25) if factor is None else (float(factor),), 2 if rounds is None else int(rounds)
     for l in L:
         n, f, slopes, curve = _choose(Z, l, rounds, factors, most) if most else (0, 1., [], {})
         start = _start(Z, l)
@@ -371,7 +371,7 @@ def _minimise(objective, x, evaluations, memory=8):
     return x, f
 
 # %% ../../nbs/learning/03_denoise.ipynb #bb010578
-FACTORS = (16., 8., 4., 2.) # penalties to choose from, times kappa and the first fit's
+FACTORS = (8., 4., 2.) # penalties to choose from, times kappa and the first fit's
 
 def _held_out_logits(Z, logits, L, kappa, penalty):
     "First-order leave-one-out logits of one run."
@@ -418,7 +418,7 @@ def forward(
 def consensus(
     Z,              # Coordinates
     likelihood,     # float [R, n, K] or [n, K]
-    factors=FACTORS, evaluations=9, together=10, # as in `forward`
+    factors=(4., 2., 1.), evaluations=9, together=10, # as in `forward`
 ):                  # Denoised
     "Softmax regression on the examples whose released label the first model agrees with."
     L, found = _check_runs(Z, likelihood), []

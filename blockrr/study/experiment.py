@@ -9,7 +9,7 @@ __all__ = ['LEARNERS', 'SCHEMA', 'Spec', 'grid', 'Released', 'release_labels', '
 # %% ../../nbs/study/00_experiment.ipynb #bbb47037
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import product
 from numbers import Integral, Real
@@ -84,7 +84,7 @@ class Spec:
         return seed_sequence([self.seed, *_words(self.dataset)], 0), seed_sequence(cell, 1), seed_sequence(cell, 2)
 
 # %% ../../nbs/study/00_experiment.ipynb #97478399
-LEARNERS = ("probe", "resnet18")
+LEARNERS = ("probe", "resnet18", "backward", "calibrated", "posterior", "consensus", "forward")
 
 def grid(
     dataset: str, # data set name
@@ -243,6 +243,38 @@ def _learn_resnet18(name: str, specs, released) -> list:
         found.append((done.predictions[:, test], _training_facts(done, recipe, trainer)))
     return found
 
+# %% ../../nbs/study/00_experiment.ipynb #d3a0153b
+_DENOISERS = {"backward": (), "calibrated": (), "posterior": ("rounds", "factor"), "consensus": ("factor",), "forward": ("factor",)} # learner -> its settings
+
+@lru_cache(maxsize=2)
+def _coordinates(name: str, features: str = "patches", metric: str = "views") -> tuple:
+    "A data set and its coordinates. Digits are centred and have no views."
+    from blockrr.learning.coordinates import coordinates, view_noise
+    data, found = _features(name, *_kind({"features": features}))
+    if metric not in ("views", "plain"): raise ValueError(f"options: metric needs views or plain, got {metric!r}")
+    noise = None if metric == "plain" or features != "patches" or name == "digits" else view_noise(_data("cifar10_1" if name == "cifar10_2" else name))
+    return data, coordinates(found, noise)
+
+def _learn_denoise(learner: str, name: str, specs, released) -> list:
+    "A learner that knows the mechanism: runs with the same options together."
+    from blockrr.learning import denoise
+    groups, found = {}, {}
+    for i, s in enumerate(specs): groups.setdefault(s.options, []).append(i)
+    for options, at in groups.items():
+        options = dict(options)
+        of_images = {k: options.pop(k) for k in ("features", "metric") if k in options}
+        if not set(options) <= set(_DENOISERS[learner]): raise ValueError(f"options: {learner} has {', '.join(('features', 'metric', *_DENOISERS[learner]))}, got {', '.join(options)}")
+        data, Z = _coordinates(name, **of_images)
+        chosen = [released[i] for i in at]
+        if learner == "backward": fit = denoise.backward(Z, _grid_of(chosen, len(data.train_labels)), [r.transition for r in chosen])
+        else:
+            L = np.full((len(at), len(data.train_labels), data.n_classes), 1 / data.n_classes, np.float32) # rows without a label
+            for l, r in zip(L, chosen): l[r.rows] = r.likelihood
+            if learner in ("calibrated", "posterior"): fit = denoise.posterior_ridge(Z, L, **({"rounds": 0} if learner == "calibrated" else options))
+            else: fit = getattr(denoise, learner)(Z, L, **({"factors": (options["factor"],)} if options else {}))
+        found.update({i: (p, d) for i, p, d in zip(at, fit.predictions, fit.details)})
+    return [found[i] for i in range(len(specs))]
+
 # %% ../../nbs/study/00_experiment.ipynb #b2fd5f01
 @lru_cache(maxsize=2)
 def _features(name: str, kind: str = "patches") -> tuple:
@@ -286,7 +318,7 @@ def _kind(options) -> tuple: # () for the usual patch features
         raise ValueError(f"options: the probe has one, features, which needs patches, pretrained or both, got {dict(options)}")
     return () if chosen["features"] == "patches" else (chosen["features"],)
 
-_LEARN = {"probe": _learn_probe, "resnet18": _learn_resnet18} # one function for each of LEARNERS
+_LEARN = {"probe": _learn_probe, "resnet18": _learn_resnet18, **{name: partial(_learn_denoise, name) for name in _DENOISERS}} # one function for each of LEARNERS
 
 # %% ../../nbs/study/00_experiment.ipynb #5e1c07a9
 def prepare(
