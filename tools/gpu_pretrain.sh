@@ -5,20 +5,26 @@
 #   tools/gpu_pretrain.sh train PACK OUT [ARGS]   MINUTES (default 8) and about one more for reading and features
 #   tools/gpu_pretrain.sh keep  OUT               at home: join the encoder's parts, put the features under results/pretrain
 #
-# PACK is what `blockrr data pack` writes (about 59 MiB for CIFAR-10_1). OUT gets check.json, or log.txt, NAME.npz, NAME.json and
+# PACK is what `blockrr data pack --bare` writes (about 53 MiB for CIFAR-10_1; NumPy alone reads it, in half a minute), or what
+# `blockrr data pack` writes (59 MiB, needs Pillow). If only PACK.part00, PACK.part01, ... are there (from `split -b 28m -d PACK
+# PACK.part`, sent one by one where one sending is limited), they are joined first. OUT gets check.json, or log.txt, NAME.npz, NAME.json and
 # the encoder in parts of at most 15 MiB. A train that was cut off continues if the same machine still has CHECKPOINT.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PYTHONPATH=$PWD PYTHONUNBUFFERED=1 TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-/tmp/blockrr-inductor}
 checkpoint=${CHECKPOINT:-/tmp/blockrr-pretrain.pt} device=${DEVICE:-cuda} what=${1:?check, train or keep}
+python=${PYTHON:-python3}
+join() { [ -e "$1" ] || cat "$1".part?? > "$1"; }
 case $what in
 check)
     mkdir -p "$3"
-    python3 tools/check_pretrain.py --pack "$2" --device "$device" --seconds "${SECONDS_EACH:-10}" --json "$3/check.json" "${@:4}" 2>&1 | tee "$3/check.txt" ;;
+    join "$2"
+    "$python" tools/check_pretrain.py --pack "$2" --device "$device" --seconds "${SECONDS_EACH:-10}" --json "$3/check.json" "${@:4}" 2>&1 | tee "$3/check.txt" ;;
 train)
     mkdir -p "$3"
+    join "$2"
     { command -v nvidia-smi > /dev/null && nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader; } | tee "$3/log.txt" || true
-    python3 -m blockrr pretrain --pack "$2" --minutes "${MINUTES:-8}" --device "$device" --output "$3" --checkpoint "$checkpoint" "${@:4}" 2>&1 | tee -a "$3/log.txt"
+    "$python" -m blockrr pretrain --pack "$2" --minutes "${MINUTES:-8}" --device "$device" --output "$3" --checkpoint "$checkpoint" "${@:4}" 2>&1 | tee -a "$3/log.txt"
     split -b 15m -d "$3/encoder.pt" "$3/encoder.pt.part" && rm "$3/encoder.pt"
     rm -f "$checkpoint"
     ls -l "$3" ;;
@@ -28,7 +34,7 @@ keep)
     for f in "$2"/*.npz; do
         name=$(basename "$f" .npz)
         cp "$f" "${f%.npz}.json" results/pretrain/
-        python3 -c "import sys; from blockrr.learning.data import dataset; from blockrr.learning.pretrain import pretrained; print(pretrained(dataset(sys.argv[1])))" "$name"
+        "$python" -c "import sys; from blockrr.learning.data import dataset; from blockrr.learning.pretrain import pretrained; print(pretrained(dataset(sys.argv[1])))" "$name"
     done
     ls -l results/pretrain ;;
 *) echo "check, train or keep, got $what" >&2; exit 2 ;;
