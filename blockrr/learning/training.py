@@ -128,11 +128,12 @@ def training_bytes(
     itemsize: int = 2, # bytes of an activation: 2 in bfloat16, 4 in float32
 ) -> int:
     "About how much device memory one training step needs."
-    model, kept = resnet18(0, n_classes, size[2], recipe.width, "meta"), []
-    for module in model.modules():
-        if isinstance(module, (nn.Conv2d, nn.BatchNorm2d)): module.register_forward_hook(lambda _, __, out: kept.append(out[0].numel()))
-    model(torch.zeros(2, size[2], *size[:2], device="meta"))
-    return itemsize * recipe.batch * sum(kept) + 14 * sum(p.numel() for p in model.parameters())
+    narrow, kept = resnet18(0, n_classes, size[2], 1).eval(), [] # activations are proportional to the width
+    for module in narrow.modules():
+        if isinstance(module, (nn.Conv2d, nn.BatchNorm2d)): module.register_forward_hook(lambda _, __, out: kept.append(out.numel()))
+    with torch.no_grad(): narrow(torch.zeros(1, size[2], *size[:2]))
+    weights = sum(p.numel() for p in resnet18(0, n_classes, size[2], recipe.width, "meta").parameters())
+    return itemsize * recipe.batch * recipe.width * sum(kept) + 14 * weights
 
 def _gib(n) -> str: return f"{n / 2**30:.2f} GiB" if n > 1e8 else f"{n / 2**20:.1f} MiB"
 
