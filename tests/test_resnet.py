@@ -1,4 +1,6 @@
 """The paper's network and recipe against independent plain code; compiled 16-bit arithmetic; imports on a bare machine."""
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -168,3 +170,15 @@ print(B.run_cells(specs, sys.argv[1]).done)
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "6" and len(list(tmp_path.glob("records/*.json"))) == 6
+
+
+def test_benchmark_runs(tmp_path):
+    "The benchmark's every part, tiny, on whatever device there is."
+    pytest.importorskip("torchvision")
+    done = subprocess.run([sys.executable, "tools/bench_resnet.py", "--tiny", "--device", "cpu", "--json", str(tmp_path / "deep" / "b.json")], cwd=ROOT,
+                          env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0 and "failed" not in done.stdout, done.stdout + done.stderr
+    out = json.loads((tmp_path / "deep" / "b.json").read_text())
+    assert set(out["variants"]) == {"float32", "bfloat16", "ordinary pipeline, float32"} and out["tiny"] is True
+    assert all(v["images_per_second"] > 0 for v in out["variants"].values()) and out["parts"]["convolutions"] > 0
+    assert abs(out["ratio_to_float32"] - max(v["images_per_second"] for k, v in out["variants"].items() if k == "float32") / out["variants"]["ordinary pipeline, float32"]["images_per_second"]) < .02

@@ -70,8 +70,8 @@ for _ in $(seq 100); do sinfo -h -o %T 2>/dev/null | grep -q idle && break; slee
 show() { sed -e "s#$work#WORK#g" -e "s#$PWD#.#g" -e "s/\b$host\b/NODE/g"; }
 echo "+ $(slurmctld -V), one node:"
 sinfo -o "%P %t %c" | show
-echo "+ blockrr reproduce --profile $profile --cluster slurm --output $output"
-blockrr reproduce --profile "$profile" --cluster slurm --output "$output" 2>&1 | show
+echo "+ blockrr reproduce --profile $profile --cluster slurm-squeue --output $output"
+blockrr reproduce --profile "$profile" --cluster slurm-squeue --output "$output" 2>&1 | show
 echo "+ jobs that Slurm ran:"
 grep -ho 'sched: Allocate JobId=[0-9]*\|_job_complete: JobId=[0-9]* .*' "$work/slurmctld.log" | show | sort | uniq -c | sort -k4 | awk '{ $1 = ""; print }' | grep -c 'Allocate' | sed 's/$/ allocations/'
 grep -ho '_job_complete: JobId=[0-9]* WEXITSTATUS [0-9]*' "$work/slurmctld.log" | sed 's/_job_complete: //'

@@ -31,6 +31,10 @@ class Augmentation:
         if not isinstance(self.flip, bool): raise TypeError(f"flip: needs True or False, got {self.flip!r}")
         if len(self.mean) != len(self.std) or not min(self.std) > 0: raise ValueError(f"mean and std: need one number a channel each, std > 0, got {self.mean} and {self.std}")
 
+    def constants(self, device) -> tuple: # (mean, std) on the images' own scale, float32 [channels]
+        "Numbers on a device. Making them waits for the device, so a training makes them once."
+        return tuple(torch.tensor([x * self.scale for x in values], device=device) for values in (self.mean, self.std))
+
     def check(self, size): # (height, width, channels) of the images; ValueError where they do not fit
         "Refuse images that these settings cannot be applied to."
         if not self.pad < min(size[:2]): raise ValueError(f"pad: needs less than the image's {min(size[:2])} pixels to reflect, got {self.pad}")
@@ -77,15 +81,17 @@ def _reflect(t, n: int): # positions -n+1 .. 2n-2 -> 0 .. n-1
 def normalise(
     images: torch.Tensor, # uint8 [n, height, width, channels]
     settings: Augmentation, # mean, std and scale
+    constants: tuple = None, # `settings.constants` of the images' device, if they are at hand
 ) -> torch.Tensor: # float32 [n, channels, height, width], channels_last
     "Channels with mean 0 and deviation 1."
-    mean, std = (torch.tensor(v, device=images.device) * settings.scale for v in (settings.mean, settings.std))
+    mean, std = constants or settings.constants(images.device)
     return ((images.float() - mean) / std).permute(0, 3, 1, 2)
 
 def augment(
     images: torch.Tensor, # uint8 [n, height, width, channels]
     draws: Draws, # of these n images
     settings: Augmentation, # what to do
+    constants: tuple = None, # see `normalise`
 ) -> torch.Tensor: # float32 [n, channels, height, width], channels_last
     "Flip, crop with reflected border, normalise and cut out, for a whole batch."
     n, h, w, _ = images.shape
@@ -95,7 +101,7 @@ def augment(
     moved = images[torch.arange(n, device=images.device)[:, None, None], rows[:, :, None], columns[:, None, :]]
     top, left = (c[:, None] - settings.cutout // 2 for c in (draws.cy, draws.cx))
     hole = ((y >= top) & (y < top + settings.cutout))[:, :, None] & ((x >= left) & (x < left + settings.cutout))[:, None, :]
-    return normalise(moved, settings) * ~hole[:, None]
+    return normalise(moved, settings, constants) * ~hole[:, None]
 
 # %% ../../nbs/learning/06_augment.ipynb #0f756a31
 def mix(

@@ -162,13 +162,14 @@ class Step:
         how: Execution, # precision, compilation
     ):
         self.model, self.settings, self.batch, self.how = model, settings, batch, how
+        self.constants = settings.constants(how.device)
         self.compiled = None if how.compile == "off" else torch.compile(self.loss, dynamic=False, fullgraph=True, mode=how.compile)
 
     def logits(self, x): # float32 [n, c, h, w] -> float32 [n, K]
         with torch.autocast(torch.device(self.how.device).type, torch.bfloat16, self.how.precision == "bfloat16"): return self.model(x).float()
 
     def loss(self, images, labels, draws): # -> scalar
-        return mixed_loss(self.logits(mix(augment(images, draws, self.settings), draws)), labels, draws)
+        return mixed_loss(self.logits(mix(augment(images, draws, self.settings, self.constants), draws)), labels, draws)
 
     def __call__(self, images, labels, draws): # -> scalar, with gradients left to `backward`
         if self.compiled is None or len(images) != self.batch: return self.loss(images, labels, draws)
@@ -240,7 +241,7 @@ class _Loaded:
         return self.step.warm_up(self.images[torch.arange(self.recipe.batch, device=self.images.device) % len(self.images)])
 
     def forward(self, part): # uint8 [b, h, w, c] -> float32 [b, K]
-        return self.step.logits(normalise(part, self.settings))
+        return self.step.logits(normalise(part, self.settings, self.step.constants))
 
     @torch.no_grad()
     def predictions(self) -> torch.Tensor: # uint8 [m], classes of the test images by the network as it is
