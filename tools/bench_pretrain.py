@@ -4,14 +4,14 @@
     python tools/bench_pretrain.py axes --encoder encoder.pt [--name cifar10_1] [--json FILE]
     python tools/bench_pretrain.py methods [--views 60000] [--json FILE]
 
-`features`: the probe and posterior ridge on patches, on pre-trained features (DIR or results/pretrain) and on both side by side;
+`features`: the learners probe and posterior on patches, on pre-trained features (DIR or results/pretrain) and on both side by side;
 RR, several epsilons; overall accuracy and average over classes; mean and population standard deviation over seeds.
 `axes`: the same encoder's features by other numbers of axes, powers of their spread and steps of rounding; size of the file.
 `methods`: short runs on the processor of a narrow network with small views. They are judged by how much of the labels released
 at epsilon 1 and 2 the probe explains when each label is predicted without itself (no unreleased label is looked at); the clean
 accuracy on test images is stated beside it, and nothing is chosen by it. --json adds to what the file holds.
 """
-import argparse, json, math, tempfile, time
+import argparse, json, math, os, tempfile, time
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +20,10 @@ import torch.nn.functional as F
 
 import blockrr as br
 from blockrr.learning import pretrain as P
-from blockrr.learning.coordinates import coordinates
 from blockrr.learning.data import dataset
-from blockrr.learning.denoise import posterior_ridge
-from blockrr.learning.features import Features, features
+from blockrr.learning.features import Features
 from blockrr.learning.probe import Probe
-from blockrr.study.experiment import grid, provenance, release_labels, score
+from blockrr.study.experiment import grid, provenance, run_all, score
 
 
 def simclr(z, n_views, recipe, temperature=.2):
@@ -89,25 +87,21 @@ def axes(data, path):
         yield line
 
 
-def worth(data, folder, seeds, epsilons, name):
-    "One line for each kind of features, learner and epsilon."
-    base = dataset("cifar10_1") if name == "cifar10_2" else None
-    patches, deep = features(data, base=base), P.pretrained(data, base=base, folder=folder)
-    for kind, found in (("patches", patches), ("pretrained", deep), ("both", P.joined(patches, deep))):
-        start = time.monotonic()
-        probe, space = Probe(found), coordinates(found)
-        print(kind, found, f"{time.monotonic() - start:.0f} s", flush=True)
-        for e in epsilons:
-            released = [release_labels(s, data.train_labels, data.n_classes) for s in grid(name, ["rr"], [e], seeds if math.isfinite(e) else 1)]
-            y = np.stack([r.labels for r in released]).astype(int)
-            outcomes = {"ridge": probe.fit(y, data.n_classes).predictions, "posterior ridge": posterior_ridge(space, np.stack([r.likelihood for r in released])).predictions}
-            for learner, predictions in outcomes.items():
-                got = [score(p, data.test_labels, data.n_classes) for p in predictions]
-                a, c = [v[0] for v in got], [np.mean(v[1]) for v in got]
-                line = {"features": kind, "learner": learner, "epsilon": "inf" if math.isinf(e) else e, "seeds": len(got), "accuracy": round(float(np.mean(a)), 2),
-                        "sd": round(float(np.std(a)), 2), "per class": round(float(np.mean(c)), 2), "sd per class": round(float(np.std(c)), 2)}
+def worth(name, seeds, epsilons):
+    "One line for each kind of features, learner and epsilon; the records are the study's."
+    for kind in ("patches", "pretrained", "both"):
+        for learner in ("probe", "posterior"):
+            start = time.monotonic()
+            specs = [s for e in epsilons for s in grid(name, ["rr"], [e], seeds if math.isfinite(e) else 1, learner=learner, options={"features": kind})]
+            records = run_all(specs)
+            for e in epsilons:
+                got = [(r.accuracy, np.mean(r.per_class)) for r in records if r.spec.epsilon == e]
+                (a, c), (sd, sc) = np.mean(got, 0), np.std(got, 0)
+                line = {"features": kind, "learner": learner, "epsilon": "inf" if math.isinf(e) else e, "seeds": len(got),
+                        **{k: round(float(v), 2) for k, v in (("accuracy", a), ("sd", sd), ("per class", c), ("sd per class", sc))}}
                 print(line, flush=True)
                 yield line
+            print(f"{time.monotonic() - start:.0f} s", flush=True)
 
 
 def main():
@@ -122,8 +116,9 @@ def main():
     o = parser.parse_args()
     start, data = time.monotonic(), dataset(o.name)
     if o.what == "features":
-        lines, about = list(worth(data, o.folder, o.seeds, o.epsilons, o.name)), json.loads((P.pretrained_root(o.folder) / f"{'cifar10_1' if o.name == 'cifar10_2' else o.name}.json").read_text())
-        result = {"lines": lines, "made_by": about}
+        if o.folder: os.environ["BLOCKRR_PRETRAINED"] = o.folder
+        about = json.loads((P.pretrained_root() / f"{'cifar10_1' if o.name == 'cifar10_2' else o.name}.json").read_text())
+        result = {"lines": list(worth(o.name, o.seeds, o.epsilons)), "made_by": about}
     elif o.what == "axes": result = {"lines": list(axes(data, o.encoder))}
     else: result = {"lines": list(compare(data, o.views, o.methods))}
     result["provenance"] = provenance(time.monotonic() - start, {data.name: data.sha256})
