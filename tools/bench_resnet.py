@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from blockrr.learning import training as T
-from blockrr.learning.augment import Draws, draw, mix, mixed_loss
+from blockrr.learning.augment import Draws, augment, draw, mix, mixed_loss
 from blockrr.learning.data import atomic_write, read_pack
 from blockrr.learning.resnet import flops, resnet18
 
@@ -45,6 +45,24 @@ def time_variant(how, recipe, data, steps):
     line = {"images_per_second": round(statistics.median(rates), 1), "repeats": [round(r, 1) for r in rates], "compiled": compiled, "prepare_seconds": round(prepared, 1), **asdict(how)}
     if how.cuda: line |= {"peak_bytes": torch.cuda.max_memory_allocated(), "estimated_bytes": trainer.needs}
     return line, trainer
+
+
+def same_numbers(executions, recipe, data):
+    "One batch, the same weights and random numbers: augmented images, loss and gradient against float32 on the CPU, as relative errors."
+    batch, out, reference = recipe.batch, {}, None
+    settings, gen = recipe.augmentation(data[0]), torch.Generator().manual_seed(0)
+    draws, labels = draw(batch, batch, data[0].shape[1:], settings, gen), torch.randint(10, (batch,), generator=gen)
+    for name, how in [("reference", T.Execution())] + executions:
+        model = resnet18(0, 10, data[0].shape[3], recipe.width, how.device)
+        step = T.Step(model.to(memory_format=torch.channels_last) if how.channels_last else model, settings, batch, how)
+        place = lambda t: t.to(how.device)
+        images, here = place(torch.tensor(data[0][:batch])), Draws(*map(place, draws))
+        loss = step(images, place(labels), here)
+        loss.backward()
+        found = augment(images, here, settings, step.constants).cpu(), loss.detach().cpu(), torch.cat([p.grad.flatten().float().cpu() for p in model.parameters()])
+        if reference is None: reference = found
+        else: out[name] = {k: float((a - b).norm() / b.norm()) for k, a, b in zip(("images", "loss", "gradient"), found, reference)}
+    return out
 
 
 def parts(trainer, steps):
@@ -156,7 +174,7 @@ def main():
     recipe, steps = (T.Recipe(width=4, batch=32), 2) if o.tiny else (T.Recipe(), 30)
     images = read_pack(o.pack) if o.pack else None
     data = (images.train_images, images.test_images) if images else tuple(rng.integers(0, 256, (n, 32, 32, 3), np.uint8) for n in ((200, 50) if o.tiny else (33_500, 3_350)))
-    cost = 3 * flops(resnet18(width=recipe.width), data[0].shape[3:] + data[0].shape[1:3])
+    cost = 3 * flops(resnet18(channels=data[0].shape[3], width=recipe.width), data[0].shape[3:] + data[0].shape[1:3])
     floor = o.tflops * 1e12 / cost if cuda else None
     out = {"schema": 1, "what": "training a ResNet-18, images per second", "tiny": o.tiny, "flop_per_image": cost, "floor_images_per_second": floor, "tflops": o.tflops if cuda else None,
            "batch": recipe.batch, "width": recipe.width, "device": torch.cuda.get_device_name() if cuda else "cpu", "cpus": os.cpu_count(),
@@ -204,7 +222,12 @@ def main():
         e = out["same_accuracy"] = same_accuracy(fast, T.Execution(o.device), chosen, small, 3)
         print(f"accuracy {np.mean(e['fast']):.2f} % fast, {np.mean(e['reference']):.2f} % in float32: difference {e['difference']:+.2f}, standard error {e['standard_error']:.2f}", flush=True)
 
+    def check(executions):
+        out["relative_errors"] = same_numbers(executions, recipe, data)
+        for name, e in out["relative_errors"].items(): print(f"{name:45} errors against float32 on the CPU: " + ", ".join(f"{k} {v:.1e}" for k, v in e.items()), flush=True)
+
     chosen = variants(cuda, o.tiny)
+    attempt("numbers", lambda: check([(n, h) for n, h in chosen if h.compile in ("off", "default") and h.channels_last]))
     trainer = attempt(chosen[0][0], lambda: line(*chosen[0]))
     if trainer is not None: attempt("parts of a step", lambda: where(trainer))
     trainer = None
