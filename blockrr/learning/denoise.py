@@ -90,6 +90,7 @@ class Calibration:
     log_likelihood: float # mean over the rows it was fitted to
     def __call__(self, scores): return softmax(np.float32(self.slope)*scores + self.offsets.astype(np.float32))
 
+# %% ../../nbs/learning/03_denoise.ipynb #32124b81
 def calibrate(
     scores,     # float [n, K], held out
     likelihood, # float [n, K]
@@ -204,6 +205,7 @@ def _check_runs(Z, likelihood):
     if L.shape[1] != len(Z.train): raise ValueError(f'likelihood must have a row for each of {len(Z.train)} training images; got {L.shape[1]}')
     return L
 
+# %% ../../nbs/learning/03_denoise.ipynb #acd31e31
 def _quarter(n, K, L, seed=0):
     "Likelihoods without a random quarter of the labels, and the rows that lost theirs."
     out = np.flatnonzero(np.random.default_rng(seed).random(n) < .25)
@@ -236,6 +238,7 @@ def _choose(Z, l, rounds, factors, most):
     chosen = max((k for k in curve if rounds in (None, k[0])), key=curve.get)
     return *chosen, slopes.get(chosen, []), curve
 
+# %% ../../nbs/learning/03_denoise.ipynb #ef225ced
 def posterior_ridge(
     Z,          # Coordinates
     likelihood, # float [R, n, K] or [n, K], see `check_likelihood`
@@ -354,6 +357,7 @@ def _maximise(Z, L, judge, starts, factors, evaluations):
     return [(b[3], {'factor': b[1], 'penalty': s.penalty/float(Z.w.mean()), 'slope': b[2], 'held_out': {f'{f:g}': round(v, 6) for f, v in curve.items()}})
             for b, s, curve in zip(best, starts, curves)]
 
+# %% ../../nbs/learning/03_denoise.ipynb #3bd82a3b
 def forward(
     Z,              # Coordinates
     likelihood,     # float [R, n, K] or [n, K], see `check_likelihood`

@@ -47,6 +47,7 @@ def _error(prior, counts, T):
     error = np.sqrt((spread[seen]**2/w[seen, None]).sum(0))
     return np.where((spread[blind]**2).sum(0) > 1e-9, np.inf, error)
 
+# %% ../../nbs/privacy/15_stages.ipynb #70109ba1
 def prior_by_em(
     counts, # [n_outputs]: how often each output was released
     transition, # float [K, n_outputs]
@@ -94,6 +95,7 @@ class GroupedRelease:
                            "composition": COMPOSITION, "neighbouring": NEIGHBOURING, "rows": self.rows, "rows_released": len(self.index), "groups": len(self.mechanisms),
                            "tables_sha256": sorted({table_digest(m.weights) for m in self.mechanisms}), "reproducible": self.reproducible}, indent=1)
 
+# %% ../../nbs/privacy/15_stages.ipynb #047c98a9
 def certify_groups(
     mechanisms, # of Mechanism
     epsilon, # the claimed epsilon
