@@ -6,15 +6,15 @@
 #   tools/gpu_pretrain.sh keep  OUT               at home: join the encoder's parts, put the features under results/pretrain
 #
 # PACK is what `blockrr data pack --bare` writes (about 53 MiB for CIFAR-10_1; NumPy alone reads it, in half a minute), or what
-# `blockrr data pack` writes (59 MiB, needs Pillow). If only PACK.part00, PACK.part01, ... are there (from `split -b 28m -d PACK
-# PACK.part`, sent one by one where one sending is limited), they are joined first. OUT gets check.json, or log.txt, NAME.npz, NAME.json and
+# `blockrr data pack` writes (59 MiB, needs Pillow). If only PACK.part0, PACK.part1 are there (from `split -n 2 -d -a 1 PACK
+# PACK.part`, as for tools/gpu_first.sh), they are joined first. OUT gets check.json, or log.txt, NAME.npz, NAME.json and
 # the encoder in parts of at most 15 MiB. A train that was cut off continues if the same machine still has CHECKPOINT.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PYTHONPATH=$PWD PYTHONUNBUFFERED=1 TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-/tmp/blockrr-inductor}
 checkpoint=${CHECKPOINT:-/tmp/blockrr-pretrain.pt} device=${DEVICE:-cuda} what=${1:?check, train or keep}
 python=${PYTHON:-python3}
-join() { [ -e "$1" ] || cat "$1".part?? > "$1"; }
+join() { if [ ! -e "$1" ]; then cat "$1".part* > "$1.tmp" && mv "$1.tmp" "$1"; fi; }
 case $what in
 check)
     mkdir -p "$3"
