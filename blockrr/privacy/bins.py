@@ -21,10 +21,13 @@ def check_values(
     values, # the public values a label can take: at least 2 finite numbers, strictly increasing
 ) -> np.ndarray: # float [n_values]; TypeError or ValueError otherwise
     "Public values in order, or an error that says what is wrong with them."
-    try: y = np.asarray(values, float) + 0. # -0.0 becomes 0.0
+    try: y = (given := np.asarray(values)).astype(float) + 0. # -0.0 becomes 0.0
     except (TypeError, ValueError, OverflowError): raise TypeError("values: needs an increasing sequence of numbers") from None
+    if given.size and (given.dtype.kind not in "iufO" or any(isinstance(v, (str, bytes, bool, np.bool_)) for v in given.flat if given.dtype.kind == "O")):
+        raise TypeError("values: needs numbers, got booleans, strings or dates")
     if y.ndim != 1 or len(y) < 2: raise ValueError(f"values: needs at least 2 numbers in one dimension, got shape {y.shape}")
     if not np.isfinite(y).all(): raise ValueError(f"values: must be finite, got {y[~np.isfinite(y)][0]} at place {np.flatnonzero(~np.isfinite(y))[0]}")
+    if not math.isfinite(float(y.max()) - float(y.min())): raise ValueError(f"values: their range must fit a float, got {y.min():g} to {y.max():g}")
     if (down := np.flatnonzero(np.diff(y) <= 0)).size:
         i = down[0]
         raise ValueError(f"values: must increase strictly, got {y[i]:g} followed by {y[i + 1]:g} (place {i})")
@@ -254,6 +257,17 @@ def _distinct(y, p, a, loss, starts) -> tuple:
         points = _bin_values(y, p, a, loss, starts)
     return starts, points
 
+def _loss_cuts(v, loss) -> np.ndarray:
+    "Where a label is as far from one value as from the next, by its loss."
+    with np.errstate(divide="ignore"): return np.diff(v) / np.diff(np.log(v)) if loss == "poisson" else _cuts(v)
+
+def _settle(y, p, loss, starts, points) -> list:
+    "Starts after labels without mass, whose bins the prior leaves open, went where their own loss is least."
+    heavy, s = np.flatnonzero(p > 1e-12), np.array(starts[1:], np.intp)
+    if len(np.unique(np.searchsorted(s, heavy, "right"))) < len(starts): return starts # a bin without mass has nothing to hold on to
+    at = np.searchsorted(heavy, s)
+    return [0, *np.searchsorted(y, _loss_cuts(points, loss), "right").clip(heavy[at - 1] + 1, heavy[at]).tolist()]
+
 # %% ../../nbs/privacy/11_bins.ipynb #447b367f
 class Bins(ValueMechanism):
     "Randomized response on the bins of a numeric label; made by `rr_on_bins`."
@@ -264,10 +278,9 @@ class Bins(ValueMechanism):
         self.bins = tuple(self.labels[r:end] for r, end in zip(starts, ends)) # the public values in each bin
 
     def _encode(self, labels):
-        y, v = _numbers(labels), self.points
-        with np.errstate(divide="ignore"): cuts = np.diff(v) / np.diff(np.log(v)) if self.loss == "poisson" else _cuts(v)
+        y = _numbers(labels)
         at = np.searchsorted(self.values, y).clip(max=len(self.values) - 1)
-        return np.where(self.values[at] == y, at, self.starts[np.searchsorted(cuts, y)])
+        return np.where(self.values[at] == y, at, self.starts[np.searchsorted(_loss_cuts(self.points, self.loss), y)])
 
     def debias_values(self,
         released, # a column of n released values
@@ -295,4 +308,4 @@ def rr_on_bins(
     starts = _best_starts(costs, len(y))
     if max_bins is not None and len(starts) > max_bins: starts = _at_most(costs, len(y), int(max_bins))
     starts, points = _distinct(y, p, a, loss, starts)
-    return Bins(starts, points, epsilon, values, loss)
+    return Bins(_settle(y, p, loss, starts, points), points, epsilon, values, loss)

@@ -27,6 +27,7 @@ CELLS = 1024
 def _positive(epsilon) -> float:
     "An epsilon that additive noise can have."
     if check_epsilon(epsilon) == 0: raise ValueError("epsilon: additive noise needs epsilon > 0, as its scale is range / epsilon; at 0 release a constant")
+    if epsilon < 1e-12: raise ValueError(f"epsilon: additive noise needs at least 1e-12, got {float(epsilon):g}; below, its steps are finer than floats can tell")
     return float(epsilon)
 
 def _differences(edges, y, tail) -> np.ndarray:
@@ -41,6 +42,7 @@ def _differences(edges, y, tail) -> np.ndarray:
 def _noisy(y, tail, reach, cells) -> tuple:
     "Transition matrix and outputs of additive symmetric noise in cells; reach: how far beyond the range cells go."
     check_size(len(y), cells)
+    if not math.isfinite(2 * reach): raise ValueError(f"epsilon: noise that reaches {reach:g} beyond the range does not fit a float")
     edges = np.linspace(y[0] - reach, y[-1] + reach, cells + 1)
     T = _differences(edges, y, tail)
     return T / T.sum(1, keepdims=True), (edges[:-1] + edges[1:]) / 2
@@ -53,7 +55,7 @@ def laplace(
 ) -> ValueMechanism: # ValueError for epsilon 0, whose noise has no scale
     "Laplace noise of scale range / epsilon, rounded to cells."
     y, epsilon = check_values(values), _positive(epsilon)
-    b = (y[-1] - y[0]) / epsilon
+    b = float(y[-1] - y[0]) / epsilon
     if b == 0: return ValueMechanism(np.eye(len(y)), epsilon, values, name="Laplace")
     return ValueMechanism(*_with(_noisy(y, lambda x: np.exp(-x / b) / 2, 30 * b, cells), epsilon, values), "Laplace")
 
@@ -184,7 +186,7 @@ def staircase(
     "Staircase noise with the best step for this loss, rounded to cells."
     y, epsilon = check_values(values), _positive(epsilon)
     if math.exp(-epsilon) == 0: return ValueMechanism(np.eye(len(y)), epsilon, values, name="staircase")
-    R, b, gamma = y[-1] - y[0], math.exp(-epsilon), staircase_gamma(epsilon, loss)
+    R, b, gamma = float(y[-1] - y[0]), math.exp(-epsilon), staircase_gamma(epsilon, loss)
     reach = R * (1 + 30 / epsilon)
     return ValueMechanism(*_with(_noisy(y, lambda x: _staircase_tail(x / R, b, gamma), reach, cells), epsilon, values), "staircase")
 
@@ -236,6 +238,7 @@ def optimal_unbiased(
     "The unbiased mechanism with the least expected squared error, by linear programming (Badanidiyuru et al. 2023)."
     y, p, epsilon = check_values(values), check_prior(prior, len(values)), check_epsilon(epsilon)
     reach = unbiased_reach(y, epsilon * (1 - 1e-6)) # the epsilon that the program is solved for
+    if epsilon < 1e-6: raise ValueError(f"epsilon: the program is solved from 1e-6 on, got {epsilon:g}; below, a solver's tolerance exceeds what tells two labels apart")
     if epsilon > 16 and grid is None: # debiased randomized response; a solver's tolerance would exceed the differences
         a = math.exp(-epsilon)
         return ValueMechanism(_respond(len(y), a), epsilon, values, y + a * (len(y) * y - y.sum()) / -math.expm1(-epsilon), "unbiased")

@@ -8,7 +8,7 @@ __all__ = ['IntervalMechanism', 'best_interval', 'square_wave_bandwidth', 'rp_wi
 # %% ../../nbs/privacy/12_interval.ipynb #6e07978b
 from concurrent.futures import ThreadPoolExecutor
 from numbers import Real
-import math, warnings
+import math, sys, warnings
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class _Below:
 # %% ../../nbs/privacy/12_interval.ipynb #035486ca
 def _check_delta(delta) -> float:
     if isinstance(delta, (bool, np.bool_)) or not isinstance(delta, Real): raise TypeError(f"delta: needs a real number > 0, got {type(delta).__name__}")
-    if not 0 < delta < math.inf: raise ValueError(f"delta: needs a finite number > 0, got {delta}")
+    if not 0 < delta <= sys.float_info.max: raise ValueError(f"delta: needs a finite number > 0, got {delta:g}" if isinstance(delta, float) else "delta: needs a finite number > 0")
     return float(delta)
 
 class _Density:
@@ -57,6 +57,8 @@ class _Density:
         self.low, self.high, self.outside, self.name = float(low), float(high), outside, name
         self.delta, self.epsilon = _check_delta(delta), check_epsilon(epsilon)
         a, L = math.exp(-self.epsilon), self.high - self.low
+        if not math.isfinite(self.high + self.delta - (self.low - self.delta)): raise ValueError(f"delta: the range from {self.low:g} to {self.high:g}, widened by {self.delta:g} on both sides, does not fit a float")
+        if self.delta < L * 2.**-40: raise ValueError(f"delta: needs at least 2**-40 of the interval, {L * 2.**-40:g}, or the sampler's integers could not tell window from support; got {self.delta:g}")
         self.gamma = 2 * self.delta + a * L
         self.rho = 2 * self.delta * -math.expm1(-self.epsilon) / self.gamma # how much of a release is about the label
         self.middle, self.support = (self.low + self.high) / 2, (self.low - self.delta, self.high + self.delta)

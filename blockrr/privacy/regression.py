@@ -121,7 +121,7 @@ def guide(
              _interval_choice("RPWithPrior", near, y, p, loss), _interval_choice("square wave", wave, y, p, loss), _interval_choice("square wave, debiased", wave, y, p, loss, debias=True)]
     if (y == np.rint(y)).all() and (y[-1] - y[0]) * (1 + 60 / epsilon) < 60_000 and len(y) * (y[-1] - y[0]) * (1 + 60 / epsilon) < 2**23:
         found.append(_finite_risk("discrete Laplace", discrete_laplace(values, epsilon), p, loss))
-    if len(y) <= 64: found.append(_finite_risk("best unbiased", optimal_unbiased(values, p, epsilon), p, loss))
+    if len(y) <= 64 and epsilon >= 1e-6: found.append(_finite_risk("best unbiased", optimal_unbiased(values, p, epsilon), p, loss))
     return Guide(epsilon, loss, tuple(sorted(found, key=lambda c: (c.loss, c.mse))))
 
 # %% ../../nbs/privacy/14_regression.ipynb #20135b5c
