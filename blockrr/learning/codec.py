@@ -6,9 +6,11 @@
 __all__ = ['BARE_PACK', 'encode', 'decode', 'write_bare_pack', 'read_bare']
 
 # %% ../../nbs/learning/09_codec.ipynb #a88137ab
-import io, json, os, zipfile
+import io, json, os, subprocess, sys, tempfile, zipfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 import numpy as np
+from . import data as _data_module
 from .data import ImageData, atomic_write, dataset, verify
 
 # %% ../../nbs/learning/09_codec.ipynb #ca47f595
@@ -136,7 +138,7 @@ def _decode(states, words, n, shape, layers, frequencies) -> np.ndarray: # uint8
     return np.moveaxis(pixels, -1, 0).astype(np.uint8)
 
 # %% ../../nbs/learning/09_codec.ipynb #fbb82554
-_CHUNK = 2048
+_CHUNK = 1152 # images; 32 chunks for the two sets
 
 def _learn(images, steps) -> list: # layers for each channel
     "Train on a spread of the images."
@@ -161,7 +163,7 @@ def encode(
     channel = np.array([c for _, _, c in _positions(images.shape[1:])])[:, None] * 2 * _SCALES
     size = images.shape[3] * 2 * _SCALES
     f = _frequencies(sum(np.bincount(((t.astype(int) + channel) * 256 + s).ravel(), minlength=256 * size) for t, s in studied).reshape(size, 256))
-    out = {"shape": np.array([len(images), *images.shape[1:]], np.int64), "frequencies": f}
+    out = {"shape": np.array([len(images), *images.shape[1:], _CHUNK], np.int64), "frequencies": f}
     for c, layer in enumerate(layers): out |= {f"layer{c}{k}{part}": a for k, values in enumerate(layer) for part, a in zip("wbs", values)}
     sizes, starts = f.astype(np.uint64), (np.cumsum(f, 1) - f).astype(np.uint64)
     pack = lambda found: _pack_symbols(*(a[found[0] + channel, found[1]] for a in (starts, sizes)))
@@ -169,14 +171,36 @@ def encode(
         for i, (x, words) in enumerate(pool.map(pack, studied)): out |= {f"states{i}": x, f"words{i}": words}
     return out
 
+# %% ../../nbs/learning/09_codec.ipynb #0a3ca51d
+def _decode_chunk(arrays, i: int) -> np.ndarray:
+    n, *shape, chunk = (int(v) for v in arrays["shape"])
+    layers = [[tuple(arrays[f"layer{c}{k}{part}"] for part in "wbs") for k in range(3)] for c in range(shape[2])]
+    return _decode(arrays[f"states{i}"], arrays[f"words{i}"], min(chunk, n - i * chunk), shape, layers, arrays["frequencies"])
+
+def _decode_in_processes(arrays, chunks: int) -> np.ndarray:
+    "Chunks in parallel."
+    code = ("import sys, numpy as np; from blockrr.learning.codec import _decode_chunk; folder, *mine = sys.argv[1:]; arrays = np.load(folder + '/all.npz')\n"
+            "for i in mine: np.save(f'{folder}/{i}.npy', _decode_chunk(arrays, int(i)))")
+    path = os.pathsep.join(filter(None, [str(Path(_data_module.__file__).resolve().parent.parent.parent), os.environ.get("PYTHONPATH")]))
+    env, count = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONPATH": path}, min(chunks, os.cpu_count())
+    with tempfile.TemporaryDirectory() as folder:
+        np.savez(Path(folder) / "all.npz", **arrays)
+        workers = [subprocess.Popen([sys.executable, "-c", code, folder, *map(str, range(k, chunks, count))], env=env, stderr=subprocess.PIPE, text=True) for k in range(count)]
+        try:
+            for w, said in [(w, w.communicate()[1]) for w in workers]:
+                if w.returncode: raise ValueError(said.strip().rpartition("\n")[2])
+        finally:
+            for w in workers: w.kill()
+        return np.concatenate([np.load(Path(folder) / f"{i}.npy") for i in range(chunks)])
+
 def decode(
     arrays, # mapping of names to arrays, as `encode` made it
 ) -> np.ndarray: # uint8 [n, h, w, c]; ValueError or KeyError where the arrays do not fit together
     "The images, exactly."
-    n, *shape = (int(v) for v in arrays["shape"])
-    layers = [[tuple(arrays[f"layer{c}{k}{part}"] for part in "wbs") for k in range(3)] for c in range(shape[2])]
-    one = lambda i: _decode(arrays[f"states{i}"], arrays[f"words{i}"], min(_CHUNK, n - i * _CHUNK), shape, layers, arrays["frequencies"])
-    with ThreadPoolExecutor(os.cpu_count()) as pool: return np.concatenate(list(pool.map(one, range(-(-n // _CHUNK)))))
+    n, *_, chunk = (int(v) for v in arrays["shape"])
+    chunks = range(-(-n // chunk))
+    if min(len(chunks), os.cpu_count()) > 2: return _decode_in_processes(arrays, len(chunks))
+    return np.concatenate([_decode_chunk(arrays, i) for i in chunks])
 
 # %% ../../nbs/learning/09_codec.ipynb #07c6b7b8
 BARE_PACK = "blockrr-cifar10.bare.zip"

@@ -266,7 +266,9 @@ def gpu_batch(
     check_folder(folder)
     with one_gpu(patience=30) if device.startswith("cuda") else nullcontext() as gpu:
         if learner == "resnet18": _prepare_device(device)
-        names = _load_pack(pack)
+        try:
+            with until(start + 60 * minutes): names = _load_pack(pack)
+        except OutOfTime: raise RuntimeError(f"minutes: {minutes:g} were over while the images were read") from None
         fraction = .1 if names == ("digits",) else .01 # one per cent of the digits would be nine images
         spent, kept = (time.monotonic() - start) / 60, .5 if root and find_spec("papermill") and minutes > 2 else 0
         if minutes <= spent + kept: raise RuntimeError(f"minutes: {minutes:g} are over before the first training; preparing took {60 * spent:.0f} s")
