@@ -199,7 +199,7 @@ def decode(
     "The images, exactly."
     n, *_, chunk = (int(v) for v in arrays["shape"])
     chunks = range(-(-n // chunk))
-    if min(len(chunks), os.cpu_count()) > 2: return _decode_in_processes(arrays, len(chunks))
+    if len(chunks) > 2 and os.cpu_count() > 1: return _decode_in_processes(arrays, len(chunks))
     return np.concatenate([_decode_chunk(arrays, i) for i in chunks])
 
 # %% ../../nbs/learning/09_codec.ipynb #07c6b7b8
