@@ -5,8 +5,8 @@
 #   tools/gpu_pretrain.sh train PACK OUT [ARGS]   MINUTES (default 8) and about one more for reading and features
 #   tools/gpu_pretrain.sh keep  OUT               at home: join the encoder's parts, put the features under results/pretrain
 #
-# PACK is what `blockrr data pack --bare` writes (about 53 MiB for CIFAR-10_1; NumPy alone reads it, in half a minute), or what
-# `blockrr data pack` writes (59 MiB, needs Pillow). If only PACK.part0, PACK.part1 are there (from `split -n 2 -d -a 1 PACK
+# PACK is what `blockrr data pack --bare` writes (about 53 MiB for CIFAR-10_1; NumPy alone reads it, in minutes on one core, less on many), or what
+# `blockrr data pack` writes (58 MiB, read in seconds where Pillow is installed: the better choice there). If only PACK.part0, PACK.part1 are there (from `split -n 2 -d -a 1 PACK
 # PACK.part`, as for tools/gpu_first.sh), they are joined first. OUT gets check.json, or log.txt, NAME.npz, NAME.json and
 # the encoder in parts of at most 15 MiB. A train that was cut off continues if the same machine still has CHECKPOINT.
 set -euo pipefail
