@@ -100,7 +100,7 @@ def gaussian_sigma(
     for _ in range(200): low, high = ((middle, high) if gaussian_delta(middle := (low + high) / 2, epsilon) > delta else (low, middle))
     return high
 
-# %% ../../nbs/privacy/13_comparators.ipynb #0182b250
+# %% ../../nbs/privacy/13_comparators.ipynb #apx-cert-mech
 @dataclass(frozen=True)
 class ApproximateCertificate:
     "The (epsilon, delta) privacy of a table of integers."
@@ -132,6 +132,7 @@ class ApproximateMechanism(ValueMechanism):
         shown = float(exact) if Fraction(float(exact)) >= exact else math.nextafter(float(exact), 1)
         return ApproximateCertificate(epsilon, shown, self.delta, exact <= Fraction(self.delta), worst)
 
+# %% ../../nbs/privacy/13_comparators.ipynb #0182b250
 def gaussian(
     values, # the public values, strictly increasing
     epsilon, # 0 to infinity; with delta the pair of (epsilon, delta)-label-DP

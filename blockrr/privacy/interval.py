@@ -103,6 +103,16 @@ class _Moments(_Density):
         if self.rho == 0: raise ValueError("epsilon: at 0 a release says nothing about the label, so no estimate is unbiased")
         return (_numbers(released) - (1 - self.rho) * self.middle) / self.rho
 
+# %% ../../nbs/privacy/12_interval.ipynb #worst-cell
+def _worst_cell(m) -> tuple:
+    "The largest log-ratio in any cell, rounded up, and the two labels."
+    (c1, c0), w, M, D = m.weights, m.window, m.cells, m.denominator
+    moves = M > 2 * w # else there is one window only, and a uniform row equals it
+    far = m.high + 2 * m.delta # a label outside
+    ratios = [(c1, c0, (m.low, m.high))] if moves else [] # the first cell is in the first window alone
+    if m.outside == "uniform" and moves: ratios += [(c1 * M, D, (m.low, far)), (D, c0 * M, (far, m.high))]
+    return max(((_log_ratio(high, low), pair) for high, low, pair in ratios), key=lambda r: r[0], default=(0., (m.low, m.high)))
+
 # %% ../../nbs/privacy/12_interval.ipynb #ba477810
 class _Cells(_Moments):
     "The density's cells and their integers."
@@ -143,14 +153,7 @@ class _Cells(_Moments):
         first = np.rint((np.clip(y, self.low, self.high) - self.low) / self.step).astype(np.int64).clip(0, M - 2 * w) # where the window begins
         out[:] = np.where(u < M * c0, u // max(c0, 1), first + (u - M * c0) // max(c1 - c0, 1))
 
-    def _worst(self) -> tuple:
-        "The largest log-ratio in any cell, rounded up, and the two labels."
-        (c1, c0), w, M, D = self.weights, self.window, self.cells, self.denominator
-        moves = M > 2 * w # else there is one window only, and a uniform row equals it
-        far = self.high + 2 * self.delta # a label outside
-        ratios = [(c1, c0, (self.low, self.high))] if moves else [] # the first cell is in the first window alone
-        if self.outside == "uniform" and moves: ratios += [(c1 * M, D, (self.low, far)), (D, c0 * M, (far, self.high))]
-        return max(((_log_ratio(high, low), pair) for high, low, pair in ratios), key=lambda r: r[0], default=(0., (self.low, self.high)))
+    def _worst(self) -> tuple: return _worst_cell(self)
 
 # %% ../../nbs/privacy/12_interval.ipynb #6ab6a1bc
 class IntervalMechanism(_Cells):

@@ -120,16 +120,12 @@ class Ledger:
             db.execute("INSERT INTO debits (dataset, epsilon, at, note) VALUES (?, ?, ?, ?)", (name, epsilon.hex(), _now(), note))
         return _account(name, limit, [*spent, epsilon])
 
-    def account(self,
-        dataset_id, # str
-    ) -> Account: # ValueError for an id that has no debit yet
+    def account(self, dataset_id: str) -> Account: # ValueError for an id that has no debit yet
         "Where a data set stands."
         name = _check_id(dataset_id)
         with _transaction(self.path, self.timeout) as db: return _account(name, _limit(db, name, None, self.path), _amounts(db, name))
 
-    def debits(self,
-        dataset_id, # str
-    ) -> tuple: # of Debit, oldest first; ValueError for an id that has no debit yet
+    def debits(self, dataset_id: str) -> tuple: # of Debit, oldest first; ValueError for an id that has no debit yet
         "Every debit of a data set."
         name = _check_id(dataset_id)
         with _transaction(self.path, self.timeout) as db:
