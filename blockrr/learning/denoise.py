@@ -12,6 +12,7 @@ import warnings
 from dataclasses import dataclass
 import numpy as np
 from .coordinates import Coordinates
+from ..privacy.mechanism import check_prior
 from ..privacy.stages import _check_counts, prior_by_em
 
 # %% ../../nbs/learning/03_denoise.ipynb #59b77d75
@@ -47,8 +48,10 @@ def goodness_of_fit(
 ):              # (statistic G, p-value)
     "Whether a released histogram can have come from the stated mechanism."
     c, T = _check_counts(counts, transition)
+    if (c % 1).any(): raise ValueError('counts must be whole numbers')
+    if prior is not None: prior = check_prior(prior, len(T))
     def statistic(c):
-        q = (prior_by_em(c, T, 300).prior if prior is None else np.asarray(prior, float))@T
+        q = (prior_by_em(c, T, 300).prior if prior is None else prior)@T
         return 2*float((c[c > 0]*np.log(np.maximum(c[c > 0]/c.sum(), 1e-300)/np.maximum(q[c > 0], 1e-300))).sum())
     observed, p = statistic(c), prior
     if prior is None:
@@ -61,9 +64,10 @@ def goodness_of_fit(
 
 def warn_unless_fits(
     counts, transition, prior=None, # as in `goodness_of_fit`
-    level=.01, # p-values below it warn
+    level=.01, # p-values below it warn, at least .005: 200 histograms are redrawn
 ) -> float: # the p-value
     "Warn when the released labels do not look like the stated mechanism's."
+    if not .005 <= level <= 1: raise ValueError(f'level must be between .005 and 1; got {level}')
     g, p = goodness_of_fit(counts, transition, prior)
     if p < level: warnings.warn(f'released labels do not fit the stated mechanism (G = {g:.1f}, p = {p:.3g}): another mechanism, epsilon or prior? Scores and choices of noise-aware learners rest on it', stacklevel=2)
     return p
@@ -101,6 +105,7 @@ def calibrate(
     "Slope and offsets of the largest likelihood under T."
     s, L = np.asarray(scores, np.float32), np.asarray(likelihood, np.float32)
     if not np.isfinite(s).all(): raise ValueError('scores must be finite')
+    if s.ndim != 2 or s.shape != L.shape or not np.isfinite(L).all(): raise ValueError(f'scores and likelihood must both be [n, K], without NaN; got shapes {s.shape} and {L.shape}')
     unit = max(float(s.std(1).mean()), 1e-12)
     theta = np.append(np.zeros(s.shape[1]), 1.) if start is None else np.append(start.offsets, start.slope*unit)
     if slope is not None: theta[-1] = slope*unit
@@ -189,6 +194,11 @@ def _start(Z, L):
     return _Start(penalty, held_out, c, mean, calibrate(held_out, L))
 
 # %% ../../nbs/learning/03_denoise.ipynb #91be61c5
+def _positive(name, value, least=None, whole=False):
+    if whole: good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least
+    else: good = np.ndim(value) == 0 and np.isfinite(value) and value > 0
+    if not good: raise ValueError(f'{name} must be {f"an integer >= {least}" if whole else "a number > 0"}; got {value!r}')
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Denoised:
     "What a noise-aware learner made of each of R runs."
@@ -247,6 +257,8 @@ def posterior_ridge(
 ):              # Denoised
     "Ridge regression on posterior targets, calibrated."
     L, out, details = _check_runs(Z, likelihood), [], []
+    if rounds is not None: _positive('rounds', rounds, 0, True)
+    if factor is not None: _positive('factor', factor)
     factors, most = (1., .25) if factor is None else (float(factor),), 2 if rounds is None else int(rounds)
     for l in L:
         n, f, slopes, curve = _choose(Z, l, rounds, factors, most) if most else (0, 1., [], {})
@@ -358,6 +370,11 @@ def _maximise(Z, L, judge, starts, factors, evaluations):
             for b, s, curve in zip(best, starts, curves)]
 
 # %% ../../nbs/learning/03_denoise.ipynb #3bd82a3b
+def _check_search(factors, evaluations, together):
+    if not len(factors): raise ValueError('factors must hold at least one number; got none')
+    for f in factors: _positive('factors', f)
+    for name, value in (('evaluations', evaluations), ('together', together)): _positive(name, value, 1, True)
+
 def forward(
     Z,              # Coordinates
     likelihood,     # float [R, n, K] or [n, K], see `check_likelihood`
@@ -366,6 +383,7 @@ def forward(
     together=10,    # runs that step together; does not change the result
 ):                  # Denoised
     "Softmax regression by the likelihood under T."
+    _check_search(factors, evaluations, together)
     L, found = _check_runs(Z, likelihood), []
     for i in range(0, len(L), together):
         part = L[i:i + together]
@@ -379,6 +397,7 @@ def consensus(
     factors=(4., 2., 1.), evaluations=9, together=10, # as in `forward`
 ):                  # Denoised
     "Softmax regression on the examples whose released label the first model agrees with."
+    _check_search(factors, evaluations, together)
     L, found = _check_runs(Z, likelihood), []
     for i in range(0, len(L), together):
         part = L[i:i + together]
@@ -403,6 +422,7 @@ def backward(
     "Ridge regression on unbiased targets."
     y = np.atleast_2d(labels)
     if y.dtype.kind not in 'iu' or y.shape[1] != len(Z.train): raise ValueError(f'labels must be integers [runs, {len(Z.train)}]; got {y.dtype} {y.shape}')
+    if y.size and y.min() < -1: raise ValueError(f'labels must be -1 where none was released, else >= 0; got {y.min()}')
     T = np.broadcast_to(np.asarray(transitions, float), (len(y), *np.shape(transitions)[-2:]))
     out, details = [], []
     for run, t in zip(y, T):
