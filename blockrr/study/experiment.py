@@ -171,8 +171,9 @@ def _clusters(name: str, k: int = 50) -> np.ndarray: # int [n]
     return kmeans2(z, min(k, len(z) // 20), iter=20, minit="++", rng=np.random.default_rng(0))[1]
 
 def _release_staged(spec, labels, n_classes) -> Released:
-    "Labels in two stages; the first is chosen by the split's seed alone."
+    "Labels in two stages; which rows come first is chosen by a seed alone."
     from blockrr.privacy import stages
+    from blockrr.privacy.classification import rr
     e, (split_seed, prior_seed, release_seed) = spec.epsilon, spec.seeds()
     rows, rest = split(len(labels), spec.prior_fraction, split_seed)
     every, L, y = np.arange(len(labels)), np.zeros((len(labels), n_classes)), np.zeros(len(labels), np.uint8)
@@ -180,7 +181,7 @@ def _release_staged(spec, labels, n_classes) -> Released:
         out, fit = stages.two_stage(labels, e, n_classes, spec.mechanism[len("two_stage_"):], spec.prior_fraction, seed=release_seed)
         facts = {"prior_error": float(np.where(np.isfinite(fit.error), fit.error, -1).max()), "outputs": list(out.mechanisms[1].outputs)}
         return Released(np.asarray(out.labels, np.uint8), every, np.empty(0, int), None, {"certified_epsilon": out.certificate.epsilon, **facts}, out.likelihood)
-    if spec.mechanism == "lp_2st": opinions, paid = _first_stage(spec, labels, n_classes, rows, rest, prior_seed, y, L), 0.
+    if spec.mechanism == "lp_2st": opinions, paid = _first_stage(spec, labels, n_classes, rows, rest, prior_seed, y, L), rr(n_classes, e).certify().epsilon
     else:
         c = _clusters(spec.dataset)
         opinions, paid = stages.cluster_priors(labels[rows], c[rows], int(c.max()) + 1, n_classes, e, prior_seed)[c[rest]], e
