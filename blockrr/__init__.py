@@ -14,6 +14,7 @@ from blockrr.privacy.partition import Partition, partition_by_weight, weight_mat
 from blockrr.privacy.prior import estimate_prior
 from blockrr.privacy.release import Release, release
 from blockrr.privacy.sampling import Certificate
+from blockrr.privacy.stages import prior_by_em, two_stage
 
 __all__ = ["Certificate", "Domain", "Ledger", "Mechanism", "Partition", "Release", "advise", "audit", "best_k", "block_rr", "certify", "estimate_prior", "frontier", "optimal_rr",
-           "partition_by_weight", "release", "rp_with_prior", "rr", "rr_on_bins", "rr_with_prior", "weight_matrix"]
+           "partition_by_weight", "prior_by_em", "release", "rp_with_prior", "rr", "rr_on_bins", "rr_with_prior", "two_stage", "weight_matrix"]
