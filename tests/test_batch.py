@@ -86,6 +86,13 @@ def test_no_cuda(tmp_path, pack, capsys, monkeypatch):
     assert "no CUDA device" in said and "cpu" in said
 
 
+@pytest.mark.parametrize("name, value", [("minutes", "nan"), ("minutes", "0"), ("minutes", "-1"), ("seeds", "0"), ("seeds", "-1")])
+def test_senseless_limits(tmp_path, pack, capsys, name, value):
+    "Named before anything is made."
+    said = refused(capsys, "gpu-batch", "--minutes=1", f"--{name}={value}", "--device", "cpu", "--output", str(tmp_path / "out"), "--pack", str(pack))
+    assert f"{name}: needs" in said and value in said and not (tmp_path / "out").exists()
+
+
 def test_wrong_pack(tmp_path, pack, capsys, monkeypatch):
     "Another image under a known name, a changed file, a text file, no file."
     data = digits()

@@ -41,7 +41,7 @@ def time_variant(how, recipe, data, steps):
     compiled = trainer.compiled
     prepared = time.perf_counter() - start
     if how.cuda: torch.cuda.reset_peak_memory_stats()
-    with torch.backends.cudnn.flags(enabled=True, benchmark=True) if how.cuda else warnings.catch_warnings(): rates = [T.speed(trainer, steps) for _ in range(3)]
+    rates = [T.speed(trainer, steps) for _ in range(3)]
     line = {"images_per_second": round(statistics.median(rates), 1), "repeats": [round(r, 1) for r in rates], "compiled": compiled, "prepare_seconds": round(prepared, 1), **asdict(how)}
     if how.cuda: line |= {"peak_bytes": torch.cuda.max_memory_allocated(), "estimated_bytes": trainer.needs}
     return line, trainer
@@ -196,8 +196,9 @@ def main():
         return trainer
 
     def where(trainer):
-        out["parts"] = parts(trainer, 2 if o.tiny else 20)
-        if cuda: print("waits for the device in an epoch:", out.setdefault("waits", waits(trainer)), flush=True)
+        with T._tuned(cuda): # as in a training
+            out["parts"] = parts(trainer, 2 if o.tiny else 20)
+            if cuda: print("waits for the device in an epoch:", out.setdefault("waits", waits(trainer)), flush=True)
         p = out["parts"]
         print(f"a step takes {1e3 * p['step_seconds']:.2f} ms: " + ", ".join(f"{k} {1e3 * v:.2f}" for k, v in p.items() if isinstance(v, float) and k != "step_seconds"), flush=True)
         if floor: print(f"the arithmetic alone would take {1e3 * recipe.batch / floor:.2f} ms", flush=True)

@@ -7,7 +7,7 @@ __all__ = ['MODES', 'Recipe', 'paper_epochs', 'rate_factor', 'Execution', 'execu
            'Step', 'Training', 'generators', 'Trainer', 'fit', 'speed']
 
 # %% ../../nbs/learning/07_training.ipynb #10df8cd6
-from contextlib import nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from numbers import Integral, Real
@@ -181,7 +181,9 @@ class Step:
         draws = draw(self.batch, self.batch, images.shape[1:], self.settings, torch.Generator(images.device).manual_seed(0))
         labels = torch.zeros(self.batch, dtype=torch.long, device=images.device)
         try:
-            for _ in range(3): self(images, labels, draws).backward() # a CUDA graph is recorded in the second call
+            for _ in range(3): # a CUDA graph is recorded in the second call
+                self(images, labels, draws).backward()
+                self.model.zero_grad() # a gradient that stayed would be overwritten by the graph
         except torch.OutOfMemoryError: raise
         except Exception as e: # compilers fail in many ways
             if self.compiled is None: raise
@@ -288,6 +290,14 @@ class Trainer(_Loaded):
         return Training(torch.stack(late).cpu().numpy(), tuple(losses), tuple(seconds), len(rows))
 
 # %% ../../nbs/learning/07_training.ipynb #dcd6c463
+@contextmanager
+def _tuned(cuda: bool):
+    "Let cuDNN try its convolutions; nothing else is set."
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = before or cuda
+    try: yield
+    finally: torch.backends.cudnn.benchmark = before
+
 def fit(
     trainer: Trainer, # its network is trained from new weights
     labels, # integers [n], the released labels, below n_classes
@@ -298,10 +308,10 @@ def fit(
 ) -> Training: # RuntimeError with the memory needed where the device has too little
     "Train on one set of released labels."
     labels, rows = _rows(labels, rows, trainer.images, trainer.n_classes)
-    trainer.compiled # now, so that no epoch's time includes it
-    flags = torch.backends.cudnn.flags(enabled=True, benchmark=True) if trainer.how.cuda else nullcontext() # cuDNN tries its convolutions
-    with flags:
-        try: return trainer._fit(labels, rows, seed, epochs or trainer.recipe.epochs, report)
+    with _tuned(trainer.how.cuda):
+        try:
+            trainer.compiled # now, so that no epoch's time includes it
+            return trainer._fit(labels, rows, seed, epochs or trainer.recipe.epochs, report)
         except torch.OutOfMemoryError as e: raise RuntimeError(f"{trainer._wanted()}; choose a smaller batch ({e})") from None
 
 # %% ../../nbs/learning/07_training.ipynb #fa4a2d1e
@@ -310,12 +320,13 @@ def speed(
     steps: int = 20, # batches to time; only one where that takes long
 ) -> float: # images per second
     "How fast full batches are trained."
-    trainer.compiled
     device, batch = trainer.images.device, trainer.recipe.batch
     opt, chance = optimiser(trainer.model, trainer.recipe), torch.Generator(device).manual_seed(0)
     def seconds(n):
         rows, start = torch.arange(n * batch, device=device) % len(trainer.images), time.perf_counter()
         trainer.epoch(torch.zeros_like(rows), rows, torch.arange(len(rows), device=device), chance, opt).item()
         return time.perf_counter() - start
-    first = seconds(1)
-    return batch / first if first > 2 else batch * steps / min(seconds(steps) for _ in range(2))
+    with _tuned(trainer.how.cuda):
+        trainer.compiled
+        first = seconds(1)
+        return batch / first if first > 2 else batch * steps / min(seconds(steps) for _ in range(2))

@@ -207,9 +207,10 @@ def one_gpu(
         yield None
         return
     import fcntl
+    job = next((os.environ[k] for k in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID") if os.environ.get(k)), "") # inside a job, names may count the job's own GPUs
     while True:
         for gpu in gpus:
-            with open(Path(locks or tempfile.gettempdir()) / f"blockrr-gpu-{os.getuid()}-{gpu.replace('/', '_')}.lock", "w") as f:
+            with open(Path(locks or tempfile.gettempdir()) / f"blockrr-gpu-{os.getuid()}-{job}-{gpu}.lock".replace("/", "_"), "w") as f:
                 try: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError: continue
                 os.environ["CUDA_VISIBLE_DEVICES"] = gpu
@@ -261,6 +262,8 @@ def gpu_batch(
 ) -> Outcome: # RuntimeError, ValueError or OSError with what to do; finished records stay
     "Run the study's missing cells in order of priority until the time is used."
     start = time.monotonic()
+    if not minutes > 0: raise ValueError(f"minutes: needs a number > 0, got {minutes}")
+    if isinstance(seeds, int) and seeds < 1: raise ValueError(f"seeds: needs an integer >= 1, got {seeds}")
     if learner not in LEARNERS: raise ValueError(f"learner: needs one of {', '.join(LEARNERS)}, got {learner!r}")
     Path(folder).mkdir(parents=True, exist_ok=True)
     check_folder(folder)
