@@ -56,7 +56,7 @@ def contestants(n, epsilon):
     "(name, labels, function of no argument)"
     rng = np.random.default_rng()
     small, large = br.rr(K, epsilon), br.rr(1000, epsilon)
-    y, long = (rng.integers(0, K, size, dtype=np.uint8) for size in (n, 8 * n)) # a scheduler needs some 50 ms to spread two threads
+    y, long = (rng.integers(0, K, size, dtype=np.uint8) for size in (n, 8 * n)) # a longer run, so that a scheduler has time to spread two threads
     wide, big = y.astype(np.int64), rng.integers(0, 1000, n, dtype=np.uint16)
     small.privatize(y[:10]), large.privatize(big[:10]) # the look-up tables are made once per mechanism
     few = y[:min(n, 20_000)].tolist()

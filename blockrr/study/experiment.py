@@ -52,7 +52,7 @@ class Spec:
     seed: int = 0 # >= 0
     sigma: float = None # BlockRR only, > 0
     l: int = None # BlockRR only, >= 0; more than |outputs_1| is capped
-    learner: str = "probe" # "probe": ridge regression on label-free features; "resnet18": the paper's network
+    learner: str = "probe" # one of LEARNERS; "probe": ridge regression on label-free features, "resnet18": the paper's network, the others know the mechanism
     prior_fraction: float = .01 # share of rows that pays for the prior, or forms the first stage; RR uses none
     floor: float = None # OptimalRR only: least retention as a fraction of the largest possible, 0 to 1
     options: tuple = () # the learner's own settings where they differ from its defaults: a dict, kept as sorted pairs
