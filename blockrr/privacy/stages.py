@@ -16,8 +16,9 @@ import numpy as np
 from .classification import best_k, rr, rr_with_prior
 from .labels import Domain
 from .mechanism import Mechanism, check_prior
+from .partition import check_settings
 from .prior import estimate_prior, split
-from .release import METHODS, NEIGHBOURING, _mechanism, table_digest
+from .release import METHODS, NEIGHBOURING, _mechanism, check_floor, table_digest
 from .sampling import Certificate, RandomBits, _Draw, _sampler, check_epsilon, seed_sequence
 
 # %% ../../nbs/privacy/15_stages.ipynb #868c865c
@@ -112,7 +113,7 @@ def release_in_groups(
     mechanisms, # of Mechanism, all with the same labels
     epsilon, # label-DP parameter that all of them must keep
     seed=None, # None: secure randomness; else reproducible
-    paid=0., # epsilon spent on the rows that are not released
+    paid=0., # epsilon spent on rows of group -1: on a prior, or on their release in an earlier stage
 ) -> GroupedRelease: # TypeError or ValueError, and then nothing was released
     "Release every label once, by the mechanism of its group."
     epsilon, g, mechanisms = check_epsilon(epsilon), np.asarray(group), tuple(mechanisms)
@@ -122,8 +123,9 @@ def release_in_groups(
     codes = domain.encode(labels)
     if g.dtype.kind not in "iu" or g.shape != codes.shape: raise ValueError(f"group: needs an integer for each of {len(codes)} rows, got {g.dtype} with shape {g.shape}")
     if len(g) and not -1 <= g.min() <= g.max() < len(mechanisms): raise ValueError(f"group: needs numbers from -1 to {len(mechanisms) - 1}, got {g.min()} to {g.max()}")
+    paid = check_epsilon(paid)
     certificate = certify_groups(mechanisms, epsilon, paid)
-    if not certificate.holds: raise ValueError(f"mechanisms: epsilon {epsilon:g} was asked for, but the tables have {certificate.epsilon:g}")
+    if not certificate.holds: raise ValueError(f"mechanisms: epsilon {epsilon:g} was asked for, but the tables and what was paid have {certificate.epsilon:g}")
     out, likelihood = np.zeros(len(codes), np.int64), np.zeros((len(codes), len(domain)))
     for k in np.unique(g[g >= 0]).tolist():
         at, m = np.flatnonzero(g == k), mechanisms[k]
@@ -151,6 +153,10 @@ def two_stage(
 ) -> tuple: # (GroupedRelease of all rows: group 0 by RR, group 1 by the method; PriorFit)
     "Some labels by randomized response, the prior from these, the rest by a mechanism that uses it."
     if method not in METHODS or method == "rr": raise ValueError(f"method: needs one of {', '.join(METHODS[1:])}, got {method!r}")
+    for name, value, owner in ("sigma", sigma, "block_rr"), ("l", l, "block_rr"), ("floor", floor, "optimal_rr"):
+        if value is not None and method != owner: raise ValueError(f"{name}: only the method {owner!r} has one, got {value!r} for {method!r}")
+    check_settings(1. if sigma is None else sigma, 0 if l is None else l)
+    if method == "optimal_rr": check_floor(floor) # all refused before any label is drawn
     domain, epsilon = Domain(domain), check_epsilon(epsilon)
     codes = domain.encode(labels)
     stream = lambda k: None if seed is None else seed_sequence(seed, k)

@@ -24,6 +24,7 @@ from ..privacy.partition import check_settings, partition_by_weight
 from ..privacy.prior import estimate_prior, split
 from ..privacy.release import METHODS, check_floor, release
 from ..privacy.sampling import RandomBits, check_epsilon, seed_sequence
+from ..privacy.stages import _square
 from .paper import MECHANISMS, settings
 
 # %% ../../nbs/study/00_experiment.ipynb #38e32142
@@ -132,12 +133,6 @@ class Released:
     @property
     def likelihood(self) -> np.ndarray: # float [n_released, K]: probability of what was released, given each possible true label
         return self.transition.T[self.labels] if self.row_likelihood is None else self.row_likelihood
-
-def _square(mechanism) -> np.ndarray: # float [K, K], zero columns for labels that are never released
-    "A mechanism's transition with a column for every label."
-    T = np.zeros((len(mechanism.labels),) * 2)
-    T[:, [mechanism.labels.index(o) for o in mechanism.outputs]] = mechanism.transition
-    return T
 
 def release_labels(
     spec: Spec, # what to run
