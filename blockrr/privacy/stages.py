@@ -16,9 +16,8 @@ import numpy as np
 from .classification import best_k, rr, rr_with_prior
 from .labels import Domain
 from .mechanism import Mechanism, check_prior
-from .partition import check_settings
 from .prior import estimate_prior, split
-from .release import METHODS, NEIGHBOURING, _mechanism, check_floor, table_digest
+from .release import METHODS, NEIGHBOURING, _check_ledger, _checked, _mechanism, table_digest
 from .sampling import Certificate, RandomBits, _Draw, _sampler, check_epsilon, seed_sequence
 
 # %% ../../nbs/privacy/15_stages.ipynb #868c865c
@@ -29,9 +28,13 @@ class PriorFit:
     error: np.ndarray # float64 [K], standard errors; infinite where the mechanism cannot tell
     log_likelihood: float # of the counts, without the constant
 
-def _check_counts(counts, transition):
-    T, c = np.asarray(transition, float), np.asarray(counts, float)
+def _check_table(transition):
+    T = np.asarray(transition, float)
     if T.ndim != 2 or not np.isfinite(T).all() or (T < 0).any() or np.abs(T.sum(1) - 1).max() > 1e-6: raise ValueError('transition must be a matrix whose rows are probabilities')
+    return T
+
+def _check_counts(counts, transition):
+    T, c = _check_table(transition), np.asarray(counts, float)
     if c.shape != T.shape[1:] or not np.isfinite(c).all() or (c < 0).any(): raise ValueError(f'counts must be {T.shape[1]} numbers >= 0, one for each output; got shape {c.shape}')
     if not c.sum() > 0: raise ValueError('counts must not all be zero')
     if c[~T.any(0)].any(): raise ValueError(f'counts: output {int(np.flatnonzero(c*~T.any(0))[0])} was released, which this mechanism never does')
@@ -87,6 +90,7 @@ class GroupedRelease:
     reproducible: bool # True: whoever knows the seed can undo it
     rows: int # in the data set
     epsilon_prior: float = 0. # spent on rows that are not released
+    dataset_id: str = None # the ledger's id of the data set; None without a ledger
 
     def to_json(self) -> str:
         "The public facts: no label and no count of labels."
@@ -94,7 +98,8 @@ class GroupedRelease:
         number = lambda v: "inf" if math.isinf(v) else v
         return json.dumps({"epsilon": number(c.epsilon), "epsilon_asked": number(c.claimed), "holds": c.holds, "epsilon_prior": number(self.epsilon_prior),
                            "composition": COMPOSITION, "neighbouring": NEIGHBOURING, "rows": self.rows, "rows_released": len(self.index), "groups": len(self.mechanisms),
-                           "tables_sha256": sorted({table_digest(m.weights) for m in self.mechanisms}), "reproducible": self.reproducible}, indent=1)
+                           "tables_sha256": sorted({table_digest(m.weights) for m in self.mechanisms}), "reproducible": self.reproducible, "dataset_id": self.dataset_id},
+                          indent=1, ensure_ascii=False)
 
 # %% ../../nbs/privacy/15_stages.ipynb #047c98a9
 def certify_groups(
@@ -107,6 +112,7 @@ def certify_groups(
     worst = max(found, key=lambda c: c.epsilon)
     return Certificate(max(worst.epsilon, paid), check_epsilon(epsilon), all(c.holds for c in found) and paid <= epsilon, worst.worst)
 
+# %% ../../nbs/privacy/15_stages.ipynb #f0d1bcec
 def release_in_groups(
     labels, # column of n true labels
     group, # int [n], the number of each row's mechanism; -1: not released
@@ -114,8 +120,10 @@ def release_in_groups(
     epsilon, # label-DP parameter that all of them must keep
     seed=None, # None: secure randomness; else reproducible
     paid=0., # epsilon spent on rows of group -1: on a prior, or on their release in an earlier stage
-) -> GroupedRelease: # TypeError or ValueError, and then nothing was released
+    ledger=None, dataset_id=None, budget=None, # as in `release`: epsilon is debited before any bit is drawn; only if nothing was paid before
+) -> GroupedRelease: # TypeError, ValueError or BudgetExceeded, and then nothing was released
     "Release every label once, by the mechanism of its group."
+    ledger = _check_ledger(ledger, dataset_id, budget)
     epsilon, g, mechanisms = check_epsilon(epsilon), np.asarray(group), tuple(mechanisms)
     if not mechanisms or not all(isinstance(m, Mechanism) for m in mechanisms): raise TypeError("mechanisms: needs at least one Mechanism, and nothing else")
     domain = Domain(mechanisms[0].labels)
@@ -126,6 +134,9 @@ def release_in_groups(
     paid = check_epsilon(paid)
     certificate = certify_groups(mechanisms, epsilon, paid)
     if not certificate.holds: raise ValueError(f"mechanisms: epsilon {epsilon:g} was asked for, but the tables and what was paid have {certificate.epsilon:g}")
+    if ledger is not None and paid: raise ValueError(f"ledger: {paid:g} was paid for other rows already; debit epsilon once with Ledger.spend, before that")
+    if seed is not None: seed_sequence(seed)
+    if ledger is not None: ledger.spend(dataset_id, epsilon, budget, note=f"release in {len(mechanisms)} groups")
     out, likelihood = np.zeros(len(codes), np.int64), np.zeros((len(codes), len(domain)))
     for k in np.unique(g[g >= 0]).tolist():
         at, m = np.flatnonzero(g == k), mechanisms[k]
@@ -133,7 +144,7 @@ def release_in_groups(
         out[at] = _Draw(sampler, RandomBits(None if seed is None else seed_sequence(seed, k)))(codes[at])
         likelihood[at] = _square(m).T[out[at]]
     rows = np.flatnonzero(g >= 0)
-    return GroupedRelease(domain.decode(out[rows], like=labels, rows=rows), rows, g[rows], mechanisms, likelihood[rows], certificate, seed is not None, len(codes), paid)
+    return GroupedRelease(domain.decode(out[rows], like=labels, rows=rows), rows, g[rows], mechanisms, likelihood[rows], certificate, seed is not None, len(codes), paid, dataset_id)
 
 def _square(mechanism) -> np.ndarray:
     "A transition with a column for every label."
@@ -150,27 +161,29 @@ def two_stage(
     first=.1, # share of rows in the first stage, between 0 and 1
     sigma=None, l=None, floor=None, # settings of the method, as in `release`
     seed=None, # None: secure randomness; else reproducible
-) -> tuple: # (GroupedRelease of all rows: group 0 by RR, group 1 by the method; PriorFit)
+    ledger=None, # a Ledger or the path of one: epsilon is debited there once, on disk, before any bit is drawn
+    dataset_id=None, budget=None, # with a ledger, as in `release`
+) -> tuple: # (GroupedRelease of all rows: group 0 by RR, group 1 by the method; PriorFit); errors as in `release`
     "Some labels by randomized response, the prior from these, the rest by a mechanism that uses it."
+    ledger = _check_ledger(ledger, dataset_id, budget)
     if method not in METHODS or method == "rr": raise ValueError(f"method: needs one of {', '.join(METHODS[1:])}, got {method!r}")
-    for name, value, owner in ("sigma", sigma, "block_rr"), ("l", l, "block_rr"), ("floor", floor, "optimal_rr"):
-        if value is not None and method != owner: raise ValueError(f"{name}: only the method {owner!r} has one, got {value!r} for {method!r}")
-    check_settings(1. if sigma is None else sigma, 0 if l is None else l)
-    if method == "optimal_rr": check_floor(floor) # all refused before any label is drawn
-    domain, epsilon = Domain(domain), check_epsilon(epsilon)
-    codes = domain.encode(labels)
-    stream = lambda k: None if seed is None else seed_sequence(seed, k)
-    rows, rest = split(len(codes), first, stream(0))
+    try: split(2, first, 0) # its checks only
+    except (TypeError, ValueError) as e: raise type(e)(str(e).replace("prior_fraction", "first")) from None
+    codes, epsilon, domain, *_ = _checked(labels, epsilon, domain, method, sigma, l, floor, first, None, seed)
     one = rr(domain, epsilon)
-    early = one._release(codes[rows], RandomBits(stream(1)))
+    if ledger is not None: ledger.spend(dataset_id, epsilon, budget, note=f"release in two stages, the second by {method}")
+    stream = lambda k: RandomBits(None if seed is None else seed_sequence(seed, k))
+    rows, rest = split(len(codes), first, stream(0))
+    early = one._release(codes[rows], stream(1))
     fit = prior_by_em(np.bincount(early, minlength=len(domain)), one.transition)
     two = _mechanism(method, domain, epsilon, fit.prior, sigma, l, floor)[0]
-    late = two._release(codes[rest], RandomBits(stream(2)))
+    late = two._release(codes[rest], stream(2))
     out, group = np.empty(len(codes), np.int64), np.ones(len(codes), np.int64)
     out[rows], out[rest], group[rows] = early, late, 0
     L = np.stack([_square(one), _square(two)])[group, :, out]
     index = np.arange(len(codes))
-    return GroupedRelease(domain.decode(out, like=labels, rows=index), index, group, (one, two), L, certify_groups((one, two), epsilon), seed is not None, len(codes)), fit
+    whole = certify_groups((one, two), epsilon)
+    return GroupedRelease(domain.decode(out, like=labels, rows=index), index, group, (one, two), L, whole, seed is not None, len(codes), dataset_id=dataset_id), fit
 
 # %% ../../nbs/privacy/15_stages.ipynb #d2f8bdec
 def row_priors(
