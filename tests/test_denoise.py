@@ -10,7 +10,7 @@ import pytest
 import blockrr as br
 from blockrr.learning.coordinates import Coordinates, coordinates, view_noise, views
 from blockrr.learning.data import digits
-from blockrr.learning.denoise import (backward, calibrate, check_likelihood, consensus, forward, goodness_of_fit, log_likelihood, loo_scores,
+from blockrr.learning.denoise import (backward, calibrate, check_likelihood, consensus, forward, goodness_of_fit, label_likelihood, log_likelihood, loo_scores,
                                       posterior_ridge, posterior_targets, softmax, warn_unless_fits)
 from blockrr.learning.features import features
 from blockrr.privacy.stages import cluster_priors, prior_by_em, release_in_groups, row_priors, two_stage
@@ -195,6 +195,27 @@ def test_stages_exhaustively(epsilon):
             for a, b in zip(P[y], P[z]):
                 assert (a == 0) == (b == 0) and (not b or a <= b*math.exp(epsilon)*(1 + 1e-12))
     assert all(m.certify(epsilon).holds for m in tables.values())
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_class_that_is_never_released_is_not_predicted(data, Z, name):
+    mechanism = br.rr(10, 2.)
+    y = mechanism.privatize(data.train_labels, seed=1).astype(int)
+    assert (data.test_labels == 3).mean() > .1 and (LEARNERS[name](Z, label_likelihood(y, mechanism)).predictions == 3).mean() > .1
+    with pytest.warns(UserWarning, match="do not fit"): L = label_likelihood(np.where(y == 3, -1, y), mechanism)
+    found = LEARNERS[name](Z, L)
+    assert np.isfinite(found.probabilities).all() and (found.predictions == 3).mean() < .01
+    assert (found.predictions == data.test_labels)[:, data.test_labels != 3].mean() > .9
+
+
+@pytest.mark.parametrize("mechanism", [br.rr(6, 1.), br.rr_with_prior([.4, .3, .1, .1, .05, .05], 1., k=3), br.block_rr(br.Partition((0, 1), (2, 3, 4, 5), (0,)), 1.)])
+def test_the_goodness_of_fit_keeps_its_level(mechanism):
+    "Honest labels alarm as rarely as they should, dropped classes and empty ones included; five standard errors of slack."
+    rng, p = np.random.default_rng(0), []
+    for i in range(60):
+        counts = rng.multinomial(3000, np.array([.6, .3, .1, 0, 0, 0])@mechanism.transition)
+        p.append(goodness_of_fit(counts, mechanism.transition, draws=60, seed=i)[1])
+    assert np.mean(np.array(p) < .1) < .1 + 5*np.sqrt(.1*.9/60)
 
 
 def test_two_stage_uses_every_row_once():

@@ -29,8 +29,10 @@ class PriorFit:
     log_likelihood: float # of the counts, without the constant
 
 def _check_table(transition):
-    T = np.asarray(transition, float)
-    if T.ndim != 2 or not np.isfinite(T).all() or (T < 0).any() or np.abs(T.sum(1) - 1).max() > 1e-6: raise ValueError('transition must be a matrix whose rows are probabilities')
+    try: T = np.asarray(transition, float)
+    except (TypeError, ValueError): raise ValueError('transition must be a matrix of numbers') from None
+    if T.ndim != 2 or len(T) < 2 or not np.isfinite(T).all() or (T < 0).any() or np.abs(T.sum(1) - 1).max() > 1e-6:
+        raise ValueError(f'transition must be a matrix whose rows, one for each of at least 2 labels, are probabilities; got shape {T.shape}')
     return T
 
 def _check_counts(counts, transition):
