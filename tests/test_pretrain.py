@@ -153,6 +153,27 @@ def test_killed_and_resumed(tmp_path):
     with pytest.raises(ValueError, match="another recipe"): P.pretrain(DIGITS.train_images, replace(TINY, seed=9), steps=40, device="cpu", checkpoint=tmp_path / "whole.ck")
 
 
+def test_a_taught_run_resumes_where_it_stopped(tmp_path):
+    recipe = replace(P.LAPTOP, size=8, batch=32, width=4, embed=32, mirror=False, hue=0., grey=0.)
+    teacher = np.random.default_rng(0).normal(size=(len(DIGITS.train_images), 6)).astype(np.float32)
+    teacher /= np.linalg.norm(teacher, axis=1, keepdims=True)
+    def run(name, teacher=teacher, **more): return P.pretrain(DIGITS.train_images, recipe, steps=12, device="cpu", checkpoint=tmp_path / name, teacher=teacher, **more)
+    def stop(line):
+        if line.startswith("step 5 "): raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt): run("halted", every=0, report=stop)
+    assert torch.load(tmp_path / "halted")["step"] == 5
+    with pytest.raises(ValueError, match="another recipe"): run("halted", np.roll(teacher, 1, 0))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try: halted, whole, other = run("halted"), run("whole"), run("other", np.roll(teacher, 1, 0))
+    finally: torch.set_num_threads(threads)
+    assert halted.about["loss"] == whole.about["loss"]
+    assert all(torch.equal(x, y) for x, y in zip(halted.net.state_dict().values(), whole.net.state_dict().values()))
+    assert other.about["loss"] != whole.about["loss"] and other.about["teacher"] != whole.about["teacher"]
+    whole.save(tmp_path / "encoder.pt")
+    assert np.array_equal(P.Encoder.load(tmp_path / "encoder.pt").features(DIGITS.test_images[:9], "cpu"), whole.features(DIGITS.test_images[:9], "cpu"))
+
+
 def test_budget_is_kept_and_fixed_by_measurement(tmp_path):
     encoder = P.pretrain(DIGITS.train_images, TINY, minutes=.05, device="cpu", checkpoint=tmp_path / "ck", every=1e9)
     state = torch.load(tmp_path / "ck")

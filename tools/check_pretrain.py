@@ -4,8 +4,8 @@
 
 Right: views, loss, gradient and features of the device against the processor's, compiled against not compiled.
 Fast: views a second and peak memory for several sizes of a step.
-Rate: short runs at three learning rates, judged by how much of the labels released at epsilon 1 the probe explains when each
-label is predicted without itself. That uses released labels only, so the choice costs no privacy beyond the release.
+Rate: short runs at three learning rates, and one with the other loss, judged by how much of the labels released at epsilon 1
+the probe explains when each label is predicted without itself. That uses released labels only, so the choice costs no privacy beyond the release.
 """
 import argparse, copy, json, math, time
 from dataclasses import replace
@@ -95,13 +95,14 @@ def main():
     print(line, flush=True)
     steps, fresh = max(1, int(o.seconds * 1000 / line["ms a step"])), P.embedder(images, recipe, device).state_dict()
     result["rates"] = {}
-    for rate in (5e-4, 1e-3, 2e-3):
+    for loss, rate in (("vicreg", 5e-4), ("vicreg", 1e-3), ("vicreg", 2e-3), ("simclr", 1e-3)):
+        if loss != run.recipe.loss: run, line = speed(images, replace(recipe, loss=loss), device, True, o.seconds / 3)
         run.net.load_state_dict(fresh)
         run.rate = rate
         run.begin(steps)
         while run.step < steps: run.advance()
-        result["rates"][rate] = {"steps": steps, "loss": round(float(run.losses[-max(1, steps // 10):].mean()), 3), "explained": round(explained(run, images, data.train_labels, data.n_classes), 4)}
-        print("rate", rate, result["rates"][rate], flush=True)
+        result["rates"][f"{loss} {rate:g}"] = {"steps": steps, "loss": round(float(run.losses[-max(1, steps // 10):].mean()), 3), "explained": round(explained(run, images, data.train_labels, data.n_classes), 4)}
+        print(loss, "at rate", rate, result["rates"][f"{loss} {rate:g}"], flush=True)
     wrong = [k for k, v in result["right"].items() if not v < 1e-3]
     if o.json:
         with open(o.json, "w") as f: json.dump(result, f, indent=1)

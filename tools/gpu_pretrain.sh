@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Pre-training on a bare machine with one GPU, PyTorch, NumPy and SciPy; run from the root of the source tree.
 #
-#   tools/gpu_pretrain.sh check PACK OUT          about 2 minutes: right? how fast? how much memory? which rate?
+#   tools/gpu_pretrain.sh check PACK OUT          about 3 minutes: right? how fast? how much memory? which rate and loss?
 #   tools/gpu_pretrain.sh train PACK OUT [ARGS]   MINUTES (default 8) and about one more for reading and features
 #   tools/gpu_pretrain.sh keep  OUT               at home: join the encoder's parts, put the features under results/pretrain
 #

@@ -414,6 +414,8 @@ def _held_out_logits(Z, logits, L, kappa, penalty):
     h = _leverage(Z.train, 1/(kappa*Z.w + penalty)[:, None]) + np.float32(1/(len(p)*kappa))
     return logits - h*g
 
+def _falls(values): return len(values) > 1 and values[-1] < values[-2]
+
 def _maximise(Z, L, judge, starts, factors, evaluations):
     "Fit runs together at falling penalties and keep of each the one whose held-out likelihood under `judge` is largest."
     kappa = np.array([np.square(posterior_targets(p := s.calibration(s.held_out), l) - p).mean(dtype=float) for s, l in zip(starts, L)])
@@ -422,16 +424,19 @@ def _maximise(Z, L, judge, starts, factors, evaluations):
     o = np.stack([s.calibration.slope*s.intercepts + s.calibration.offsets for s in starts])
     best, curves, together = [None]*len(L), [{} for _ in L], np.ascontiguousarray(L.transpose(1, 0, 2))
     for f in factors:
+        if all(_falls(list(curve.values())) for curve in curves): break
         penalty = f*kappa*[s.penalty for s in starts]
         objective = _Objective(Z, together, penalty, kappa)
         fit = objective.unpack(_minimise(objective, objective.pack(c, o), evaluations)[0])
         train, test = objective.logits(Z.train, *fit), objective.logits(Z.test, *fit)
         for i, l in enumerate(L):
+            if _falls(list(curves[i].values())): continue
             cal = calibrate(_held_out_logits(Z, train[:, i], l, kappa[i], penalty[i]), judge[i], Calibration(1., np.zeros(l.shape[1]), 0.))
             curves[i][f] = cal.log_likelihood
             if cal.slope > 0 and (best[i] is None or cal.log_likelihood > best[i][0]): best[i] = cal.log_likelihood, f, cal.slope, cal(test[:, i])
-    for i, s in enumerate(starts): # nothing that holds out: the calibrated ridge fit stays
-        if best[i] is None: best[i] = 0., 0., s.calibration.slope, _predict(Z.test, (s.calibration, s.coefficients, s.intercepts))
+    for i, s in enumerate(starts):
+        curves[i][0.] = s.calibration.log_likelihood
+        if best[i] is None or curves[i][0.] > best[i][0]: best[i] = 0., 0., s.calibration.slope, _predict(Z.test, (s.calibration, s.coefficients, s.intercepts))
     return [(b[3], {'factor': b[1], 'penalty': s.penalty/float(Z.w.mean()), 'slope': b[2], 'held_out': {f'{f:g}': round(v, 6) for f, v in curve.items()}})
             for b, s, curve in zip(best, starts, curves)]
 

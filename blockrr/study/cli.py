@@ -225,7 +225,7 @@ def _write_bare(options):
     return write_bare_pack(options.path or data_root(options.root) / BARE_PACK, dataset("cifar10_1", options.root, progress=True))
 
 # %% ../../nbs/study/04_cli.ipynb #4c8e21b7
-_RECIPE = ("size", "views", "batch", "width", "embed", "rate", "seed") # what the command line can change
+_RECIPE = dict(network=str, loss=str, size=int, views=int, batch=int, width=int, embed=int, rate=float, teacher=float, seed=int) # what the command line can change
 
 def _add_pretrain(commands):
     "Pre-training on images alone."
@@ -237,13 +237,15 @@ def _add_pretrain(commands):
     p.add_argument("--encoder", help="take this encoder.pt and do not train")
     p.add_argument("--output", required=True, help="folder for NAME.npz, NAME.json and encoder.pt")
     p.add_argument("--device", help="cuda or cpu (default: a GPU where there is one)")
-    p.add_argument("--dims", type=int, default=128, help="features an image, fewer if 5 MB hold no more (default: 128)")
+    p.add_argument("--dims", type=int, default=256, help="features an image, fewer if 5 MB hold no more (default: 256)")
     p.add_argument("--checkpoint", help="file for resuming (default: checkpoint.pt in the output folder, removed at the end)")
-    for name in _RECIPE: p.add_argument(f"--{name}", type=float if name == "rate" else int, help="see blockrr.learning.pretrain.Recipe")
+    for name, kind in _RECIPE.items(): p.add_argument(f"--{name}", type=kind, help="see blockrr.learning.pretrain.Recipe; the default is LAPTOP without a GPU")
 
 def _pretrain(options):
+    from dataclasses import replace
     from blockrr.learning.data import dataset, read_pack
-    from blockrr.learning.pretrain import Encoder, Recipe, make
+    from blockrr.learning.features import _device
+    from blockrr.learning.pretrain import LAPTOP, Encoder, Recipe, descriptions, make
     if options.pack and options.name: raise ValueError("--pack and --name: need one of them")
     data = read_pack(options.pack) if options.pack else dataset(options.name or "cifar10_1")
     print(data, flush=True)
@@ -251,7 +253,8 @@ def _pretrain(options):
     place.mkdir(parents=True, exist_ok=True)
     checkpoint = Path(options.checkpoint or place / "checkpoint.pt")
     how = {} if options.encoder else dict(steps=options.steps, minutes=options.minutes or (None if options.steps else 8.), checkpoint=checkpoint, report=lambda line: print(line, flush=True))
-    recipe = Recipe(**{k: getattr(options, k) for k in _RECIPE if getattr(options, k) is not None})
+    recipe = replace(LAPTOP if _device(options.device).type == "cpu" else Recipe(), **{k: getattr(options, k) for k in _RECIPE if getattr(options, k) is not None})
+    if recipe.teacher and how: how["teacher"] = descriptions(data)
     encoder = make(data.train_images, data.test_images, data.name, place, recipe, options.encoder and Encoder.load(options.encoder), options.dims, device=options.device, **how)
     print(json.dumps(encoder.about, indent=1), f"wrote {place / data.name}.npz", sep="\n")
     if not options.checkpoint: checkpoint.unlink(missing_ok=True)

@@ -289,9 +289,12 @@ _DENOISERS = {"backward": (), "calibrated": (), "posterior": ("rounds", "factor"
 @lru_cache(maxsize=2)
 def _coordinates(name: str, features: str = "patches", metric: str = "views") -> tuple:
     "A data set and its coordinates. Digits are centred and have no views."
-    from blockrr.learning.coordinates import coordinates, view_noise
-    data, found = _features(name, *_kind({"features": features}))
+    from blockrr.learning.coordinates import beside, coordinates, view_noise
     if metric not in ("views", "plain"): raise ValueError(f"options: metric needs views or plain, got {metric!r}")
+    if features == "both":
+        data, other = _features(name, "pretrained")
+        return data, beside(_coordinates(name, "patches", metric)[1], other)
+    data, found = _features(name, *_kind({"features": features}))
     noise = None if metric == "plain" or features != "patches" or name == "digits" else view_noise(_data("cifar10_1" if name == "cifar10_2" else name))
     return data, coordinates(found, noise)
 
