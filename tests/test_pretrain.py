@@ -153,7 +153,15 @@ def test_killed_and_resumed(tmp_path):
     with pytest.raises(ValueError, match="another recipe"): P.pretrain(DIGITS.train_images, replace(TINY, seed=9), steps=40, device="cpu", checkpoint=tmp_path / "whole.ck")
 
 
-def test_a_taught_run_resumes_where_it_stopped(tmp_path):
+@pytest.fixture
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_a_taught_run_resumes_where_it_stopped(tmp_path, one_thread):
     recipe = replace(P.LAPTOP, size=8, batch=32, width=4, embed=32, mirror=False, hue=0., grey=0.)
     teacher = np.random.default_rng(0).normal(size=(len(DIGITS.train_images), 6)).astype(np.float32)
     teacher /= np.linalg.norm(teacher, axis=1, keepdims=True)
@@ -163,10 +171,7 @@ def test_a_taught_run_resumes_where_it_stopped(tmp_path):
     with pytest.raises(KeyboardInterrupt): run("halted", every=0, report=stop)
     assert torch.load(tmp_path / "halted")["step"] == 5
     with pytest.raises(ValueError, match="another recipe"): run("halted", np.roll(teacher, 1, 0))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try: halted, whole, other = run("halted"), run("whole"), run("other", np.roll(teacher, 1, 0))
-    finally: torch.set_num_threads(threads)
+    halted, whole, other = run("halted"), run("whole"), run("other", np.roll(teacher, 1, 0))
     assert halted.about["loss"] == whole.about["loss"]
     assert all(torch.equal(x, y) for x, y in zip(halted.net.state_dict().values(), whole.net.state_dict().values()))
     assert other.about["loss"] != whole.about["loss"] and other.about["teacher"] != whole.about["teacher"]
@@ -241,15 +246,19 @@ def test_command_line(tmp_path, monkeypatch, capsys):
     "Made by the command, found by the study; the usual records do not change."
     from blockrr.study.cli import main
     from blockrr.study.experiment import Spec, run_all
+    monkeypatch.setenv("BLOCKRR_CACHE", str(tmp_path / "cache"))  # for the teacher, too
+    (tmp_path := tmp_path / "made").mkdir()
     sizes = ["--size", "8", "--views", "4", "--batch", "32", "--width", "4", "--embed", "32", "--dims", "16"]
     assert main(["pretrain", "--name", "digits", "--steps", "4", "--output", str(tmp_path), "--device", "cpu", *sizes]) == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["digits.json", "digits.npz", "encoder.pt"] and "step 4 of 4" in capsys.readouterr().out
     monkeypatch.setenv("BLOCKRR_PRETRAINED", str(tmp_path))
-    monkeypatch.setenv("BLOCKRR_CACHE", str(tmp_path / "cache"))
     usual = Spec("digits", "rr", 3.)
     plain, deep, both = run_all([usual, *(replace(usual, options={"features": k}) for k in ("pretrained", "both"))])
     assert run_all([usual])[0].to_dict() == plain.to_dict() and "features" not in plain.details
     assert deep.details["features"] != both.details["features"] and deep.accuracy > 30
+    aware = replace(usual, learner="forward")
+    patches, beside = run_all([aware, replace(aware, options={"features": "both"})])
+    assert "features" not in patches.details and beside.details["features"] and patches.details["held_out"] != beside.details["held_out"]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit, match="no CUDA device"): main(["pretrain", "--name", "digits", "--output", str(tmp_path), "--device", "cuda"])
     with pytest.raises(SystemExit, match="need one of them"): main(["pretrain", "--name", "digits", "--pack", "x", "--output", str(tmp_path)])

@@ -16,8 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 
 import blockrr as br
 from blockrr.learning import pretrain as P

@@ -34,9 +34,10 @@ def right(images, recipe, device):
     pixels, draws = torch.tensor(some.transpose(0, 3, 1, 2)), torch.rand(n, P.DRAWS, generator=torch.Generator().manual_seed(0))
     white = P._white(images)
     z = torch.randn(4 * n, 128, generator=torch.Generator().manual_seed(1))
-    def gradient(z): return torch.autograd.grad(P.vicreg(z.requires_grad_(), 4), z)[0]
+    def gradient(z, loss): return torch.autograd.grad(loss(z.requires_grad_(), 4), z)[0]
     found = {"views": apart(P.views(pixels.to(device), draws.to(device), recipe, white), P.views(pixels, draws, recipe, white)),
-             "loss": apart(P.vicreg(z.to(device), 4), P.vicreg(z, 4)), "gradient": apart(gradient(z.clone().to(device)), gradient(z.clone()))}
+             **{f"{f.__name__}, value": apart(f(z.to(device), 4), f(z, 4)) for f in (P.vicreg, P.simclr)},
+             **{f"{f.__name__}, gradient": apart(gradient(z.clone().to(device), f), gradient(z.clone(), f)) for f in (P.vicreg, P.simclr)}}
     encoder = P.Encoder(P._rounded(P.embedder(images, recipe)), recipe, {"white": white})
     on_cpu = encoder.features(some, "cpu")
     found["features"] = apart(encoder.features(some, device), on_cpu)
@@ -96,7 +97,10 @@ def main():
     steps, fresh = max(1, int(o.seconds * 1000 / line["ms a step"])), P.embedder(images, recipe, device).state_dict()
     result["rates"] = {}
     for loss, rate in (("vicreg", 5e-4), ("vicreg", 1e-3), ("vicreg", 2e-3), ("simclr", 1e-3)):
-        if loss != run.recipe.loss: run, line = speed(images, replace(recipe, loss=loss), device, True, o.seconds / 3)
+        if loss != run.recipe.loss:
+            run, line = speed(images, replace(recipe, loss=loss), device, True, o.seconds / 3)
+            result["speed"].append({"loss": loss, **line})
+            print(result["speed"][-1], flush=True)
         run.net.load_state_dict(fresh)
         run.rate = rate
         run.begin(steps)

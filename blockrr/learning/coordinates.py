@@ -9,6 +9,7 @@ __all__ = ['views', 'view_noise', 'Coordinates', 'coordinates', 'beside']
 from dataclasses import asdict, dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
+from .data import _sha
 from .features import Features, cached, default_settings, features, learn_filters, pooled, _root
 from .probe import Probe, _gram
 
@@ -104,18 +105,20 @@ def coordinates(
 def beside(
     Z,               # Coordinates
     features,        # Features of the same images
-    weight=1.,       # mean variance of a feature, in units of that of a coordinate, > 0
+    weight=10.,      # mean variance of a feature, in units of that of a coordinate, > 0
     directions=2048, # how many are kept
     cache=None,      # folder, see `cache_root`; False computes without storing
 ):                   # Coordinates
     "Coordinates and other features, in common directions."
-    if not weight > 0: raise ValueError(f'weight must be a number > 0; got {weight!r}')
+    if not 0 < weight < np.inf: raise ValueError(f'weight must be a number > 0; got {weight!r}')
     sizes = [(len(x.train), len(x.test)) for x in (Z, features)]
     if sizes[0] != sizes[1]: raise ValueError(f'features must be of the same images as Z; got {sizes[1][0]} + {sizes[1][1]} rows for {sizes[0][0]} + {sizes[0][1]}')
     mean, n = features.train.mean(0, dtype=float).astype(np.float32), len(Z.train)
-    recipe = dict(version=1, features=features.recipe, coordinates=[float(Z.w.sum()).hex(), *Z.train.shape], weight=float(weight), directions=directions)
+    spread = features.train.var(0, dtype=float).mean()
+    if not spread > 0: raise ValueError('features must differ between images; all images have the same')
+    recipe = dict(version=2, features=features.recipe, coordinates=_sha(Z.w, Z.train, Z.test), weight=float(weight), directions=directions)
     def build():
-        unit = np.float32(np.sqrt(weight*Z.w.mean()/n/features.train.var(0, dtype=float).mean()))
+        unit = np.float32(np.sqrt(weight*Z.w.mean()/n/spread))
         train, test = (np.concatenate([z, (f - mean)*unit], 1) for z, f in ((Z.train, features.train), (Z.test, features.test)))
         with threadpool_limits(1, 'blas'): w, v = np.linalg.eigh(sum(x.T.astype(float)@x for x in np.array_split(train, 1 + n//4096)))
         w, v = w[::-1][:directions], np.ascontiguousarray(v[:, ::-1][:, :directions], np.float32)

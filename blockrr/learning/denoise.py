@@ -434,9 +434,8 @@ def _maximise(Z, L, judge, starts, factors, evaluations):
             cal = calibrate(_held_out_logits(Z, train[:, i], l, kappa[i], penalty[i]), judge[i], Calibration(1., np.zeros(l.shape[1]), 0.))
             curves[i][f] = cal.log_likelihood
             if cal.slope > 0 and (best[i] is None or cal.log_likelihood > best[i][0]): best[i] = cal.log_likelihood, f, cal.slope, cal(test[:, i])
-    for i, s in enumerate(starts):
-        curves[i][0.] = s.calibration.log_likelihood
-        if best[i] is None or curves[i][0.] > best[i][0]: best[i] = 0., 0., s.calibration.slope, _predict(Z.test, (s.calibration, s.coefficients, s.intercepts))
+    for i, s in enumerate(starts): # nothing that holds out: the calibrated ridge fit stays
+        if best[i] is None: best[i] = 0., 0., s.calibration.slope, _predict(Z.test, (s.calibration, s.coefficients, s.intercepts))
     return [(b[3], {'factor': b[1], 'penalty': s.penalty/float(Z.w.mean()), 'slope': b[2], 'held_out': {f'{f:g}': round(v, 6) for f, v in curve.items()}})
             for b, s, curve in zip(best, starts, curves)]
 

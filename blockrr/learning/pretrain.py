@@ -166,7 +166,7 @@ def recognise(
 
 # %% ../../nbs/learning/08_pretrain.ipynb #79145115
 class Compact(nn.Module):
-    "Seven convolutions, few and wide: what a processor computes fastest for its number of operations."
+    "Eight convolutions, few and wide: what a processor computes fastest for its number of operations."
     def __init__(self,
         channels: int = 3, # of the images
         width: int = 32, # of the first layer
@@ -324,7 +324,7 @@ def _save_state(path, run, key, seconds):
 def _load_state(path, run, key):
     "Continue from a checkpoint; returns the seconds spent before it."
     state = torch.load(path, map_location=run.device, weights_only=True)
-    if state["key"] != key: raise ValueError(f"checkpoint: {path} belongs to other images or another recipe; remove it or name another file")
+    if state["key"] != key: raise ValueError(f"checkpoint: {path} belongs to other images, another recipe or another teacher; remove it or name another file")
     run.begin(len(state["losses"]))
     run.net.load_state_dict(state["net"])
     run.optimiser.load_state_dict(state["optimiser"])
@@ -380,7 +380,7 @@ class Basis:
 
 def principal(
     features, # float [n, D], of training images
-    dims: int = 128, # how many axes to keep, >= 1; no more than there are directions
+    dims: int = 256, # how many axes to keep, >= 1; no more than there are directions
     steps: float = 32., # integer steps per standard deviation of the first axis
     power: float = .5, # spreads are raised to it, relative to the first: 1 keeps them, 0 makes them equal
 ) -> Basis:

@@ -232,7 +232,7 @@ def _add_pretrain(commands):
     p = commands.add_parser("pretrain", help="train a network on images without labels, and keep features of all images")
     p.add_argument("--name", help="the data set (default: cifar10_1)")
     p.add_argument("--pack", help="file of `blockrr data pack`: take the images from there")
-    p.add_argument("--minutes", type=float, help="how long to train, everything included but the features (default: 8)")
+    p.add_argument("--minutes", type=float, help="how long to train, without what comes before and after: a teacher's coordinates, and the features (default: 8)")
     p.add_argument("--steps", type=int, help="how many steps to train, instead of --minutes")
     p.add_argument("--encoder", help="take this encoder.pt and do not train")
     p.add_argument("--output", required=True, help="folder for NAME.npz, NAME.json and encoder.pt")

@@ -316,7 +316,8 @@ def _learn_denoise(learner: str, name: str, specs, released) -> list:
             for l, r in zip(L, chosen): l[r.rows] = r.likelihood
             if learner in ("calibrated", "posterior"): fit = denoise.posterior_ridge(Z, L, **({"rounds": 0} if learner == "calibrated" else options))
             else: fit = getattr(denoise, learner)(Z, L, **({"factors": (options["factor"],)} if options else {}))
-        found.update({i: (p, d) for i, p, d in zip(at, fit.predictions, fit.details)})
+        facts = {"features": [_features(name, "pretrained")[1].key]} if of_images.get("features") in ("pretrained", "both") else {}
+        found.update({i: (p, {**d, **facts}) for i, p, d in zip(at, fit.predictions, fit.details)})
     return [found[i] for i in range(len(specs))]
 
 # %% ../../nbs/study/00_experiment.ipynb #b2fd5f01
@@ -359,7 +360,7 @@ def _kind(options) -> tuple: # () for the usual patch features
     "Which features a probe's options ask for."
     chosen = {"features": "patches", **dict(options)}
     if set(chosen) != {"features"} or chosen["features"] not in ("patches", "pretrained", "both"):
-        raise ValueError(f"options: the probe has one, features, which needs patches, pretrained or both, got {dict(options)}")
+        raise ValueError(f"options: features needs patches, pretrained or both, got {dict(options)}")
     return () if chosen["features"] == "patches" else (chosen["features"],)
 
 _LEARN = {"probe": _learn_probe, "resnet18": _learn_resnet18, **{name: partial(_learn_denoise, name) for name in _DENOISERS}} # one function for each of LEARNERS
