@@ -84,8 +84,8 @@ def _metric(v, w, noise, n, shrink):
 def coordinates(
     features,       # Features
     noise=None,     # float [d, d], see `view_noise`; None: all directions alike
-    directions=2048,# how many are kept
-    span=4096,      # how many principal components enter
+    directions=1024,# how many are kept
+    span=2048,      # how many principal components enter
     shrink=.1,      # added to the noise, in units of its mean eigenvalue
     cache=None,     # folder, see `cache_root`; False computes without storing
 ):                  # Coordinates

@@ -414,8 +414,6 @@ def _held_out_logits(Z, logits, L, kappa, penalty):
     h = _leverage(Z.train, 1/(kappa*Z.w + penalty)[:, None]) + np.float32(1/(len(p)*kappa))
     return logits - h*g
 
-def _falls(values): return len(values) > 1 and values[-1] < values[-2]
-
 def _maximise(Z, L, judge, starts, factors, evaluations):
     "Fit runs together at falling penalties and keep of each the one whose held-out likelihood under `judge` is largest."
     kappa = np.array([np.square(posterior_targets(p := s.calibration(s.held_out), l) - p).mean(dtype=float) for s, l in zip(starts, L)])
@@ -424,13 +422,11 @@ def _maximise(Z, L, judge, starts, factors, evaluations):
     o = np.stack([s.calibration.slope*s.intercepts + s.calibration.offsets for s in starts])
     best, curves, together = [None]*len(L), [{} for _ in L], np.ascontiguousarray(L.transpose(1, 0, 2))
     for f in factors:
-        if all(_falls(list(curve.values())) for curve in curves): break
         penalty = f*kappa*[s.penalty for s in starts]
         objective = _Objective(Z, together, penalty, kappa)
         fit = objective.unpack(_minimise(objective, objective.pack(c, o), evaluations)[0])
         train, test = objective.logits(Z.train, *fit), objective.logits(Z.test, *fit)
         for i, l in enumerate(L):
-            if _falls(list(curves[i].values())): continue
             cal = calibrate(_held_out_logits(Z, train[:, i], l, kappa[i], penalty[i]), judge[i], Calibration(1., np.zeros(l.shape[1]), 0.))
             curves[i][f] = cal.log_likelihood
             if cal.slope > 0 and (best[i] is None or cal.log_likelihood > best[i][0]): best[i] = cal.log_likelihood, f, cal.slope, cal(test[:, i])

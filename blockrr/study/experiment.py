@@ -284,19 +284,21 @@ def _learn_resnet18(name: str, specs, released) -> list:
     return found
 
 # %% ../../nbs/study/00_experiment.ipynb #d3a0153b
+_OF_IMAGES = ("features", "metric", "directions")
 _DENOISERS = {"backward": (), "calibrated": (), "posterior": ("rounds", "factor"), "consensus": ("factor",), "forward": ("factor",)} # learner -> its settings
 
 @lru_cache(maxsize=2)
-def _coordinates(name: str, features: str = "patches", metric: str = "views") -> tuple:
-    "A data set and its coordinates. Digits are centred and have no views."
+def _coordinates(name: str, features: str = "patches", metric: str = "views", directions: int = None) -> tuple:
+    "A data set and its coordinates: 1,024, and 2,048 with pre-trained features. Digits are centred and have no views."
     from blockrr.learning.coordinates import beside, coordinates, view_noise
     if metric not in ("views", "plain"): raise ValueError(f"options: metric needs views or plain, got {metric!r}")
+    if directions is not None and (isinstance(directions, bool) or not isinstance(directions, int) or directions < 1): raise ValueError(f"options: directions needs an integer >= 1, got {directions!r}")
     if features == "both":
         data, other = _features(name, "pretrained")
-        return data, beside(_coordinates(name, "patches", metric)[1], other)
+        return data, beside(_coordinates(name, "patches", metric, directions or 2048)[1], other, directions=directions or 2048)
     data, found = _features(name, *_kind({"features": features}))
     noise = None if metric == "plain" or features != "patches" or name == "digits" else view_noise(_data("cifar10_1" if name == "cifar10_2" else name))
-    return data, coordinates(found, noise)
+    return data, coordinates(found, noise, directions or 1024, 2 * (directions or 1024))
 
 def _learn_denoise(learner: str, name: str, specs, released) -> list:
     "A learner that knows the mechanism: runs with the same options together."
@@ -305,8 +307,8 @@ def _learn_denoise(learner: str, name: str, specs, released) -> list:
     for i, s in enumerate(specs): groups.setdefault(s.options, []).append(i)
     for options, at in groups.items():
         options = dict(options)
-        of_images = {k: options.pop(k) for k in ("features", "metric") if k in options}
-        if not set(options) <= set(_DENOISERS[learner]): raise ValueError(f"options: {learner} has {', '.join(('features', 'metric', *_DENOISERS[learner]))}, got {', '.join(options)}")
+        of_images = {k: options.pop(k) for k in _OF_IMAGES if k in options}
+        if not set(options) <= set(_DENOISERS[learner]): raise ValueError(f"options: {learner} has {', '.join((*_OF_IMAGES, *_DENOISERS[learner]))}, got {', '.join(options)}")
         data, Z = _coordinates(name, **of_images)
         chosen = [released[i] for i in at]
         if learner == "backward" and any(r.transition is None for r in chosen): raise ValueError("backward: needs one table for all rows; these have tables of their own")
