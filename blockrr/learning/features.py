@@ -7,7 +7,7 @@ __all__ = ['FeatureSettings', 'default_settings', 'learn_filters', 'precision', 
            'Features', 'features']
 
 # %% ../../nbs/learning/01_features.ipynb #0837bd9b
-import hashlib, json, os, shutil
+import hashlib, json, os, platform, shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -107,6 +107,12 @@ def precision(
     if device.type == 'cuda': return 'bfloat16' if torch.cuda.get_device_capability(device)[0] >= 8 else 'float32'
     native = getattr(torch.cpu, '_is_avx512_bf16_supported', None)  # not a public name: its absence means float32
     return 'bfloat16' if device.type == 'cpu' and native is not None and native() else 'float32'
+
+def _processor():
+    "The processor's name."
+    try: names = [l.partition(":")[2].strip() for l in Path("/proc/cpuinfo").read_text().splitlines() if l.startswith("model name")]
+    except OSError: names = []
+    return names[0] if names else platform.processor() or platform.machine()
 
 def _device(device=None):
     import torch

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from .data import _sha, atomic_write, subset_rows
-from .features import Features, _device, _sha256, precision
+from .features import Features, _device, _processor, _sha256, precision
 from .resnet import ResNet, reset
 
 # %% ../../nbs/learning/08_pretrain.ipynb #5dfa663a
@@ -462,11 +462,6 @@ def _rounded(net):
         for p in net.parameters():
             if p.ndim > 1: p.copy_(p.half())
     return net.eval().requires_grad_(False)
-
-def _processor():
-    "Its name where Linux tells it."
-    try: return next(line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
-    except (OSError, StopIteration): return platform.processor() or platform.machine()
 
 def _about(run, key, seconds, here, made):
     "Provenance of an encoder."

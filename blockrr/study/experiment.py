@@ -19,6 +19,7 @@ import hashlib, json, math, os, platform, subprocess, warnings
 import numpy as np
 
 from ..learning.data import CIFAR10_2, DATASETS, atomic_write, dataset, imbalanced, subset_rows, verify
+from ..learning.features import _processor
 from ..privacy.classification import best_k
 from ..privacy.partition import check_settings, partition_by_weight
 from ..privacy.prior import estimate_prior, split
@@ -433,12 +434,6 @@ def _git(*args):
     try: done = subprocess.run(["git", *args], cwd=Path(__file__).resolve().parent.parent.parent, capture_output=True, text=True, timeout=20)
     except (OSError, NameError, subprocess.TimeoutExpired): return None
     return done.stdout.strip() if done.returncode == 0 else None
-
-def _processor() -> str:
-    "The processor's name."
-    try: names = [l.partition(":")[2].strip() for l in Path("/proc/cpuinfo").read_text().splitlines() if l.startswith("model name")]
-    except OSError: names = []
-    return names[0] if names else platform.processor() or platform.machine()
 
 # %% ../../nbs/study/00_experiment.ipynb #6307a1eb
 def save(
