@@ -217,17 +217,23 @@ def _leverage(z, weights):
     d = np.ascontiguousarray(weights, np.float32)
     return np.concatenate([np.square(z[b])@d for b in _blocks(len(z))])
 
+def _flat(a): return np.ascontiguousarray(a.transpose(1, 0, 2), np.float32).reshape(a.shape[1], -1) # [R, n, K] -> [n, R K]
+
+def _runs(a, R): return np.ascontiguousarray(a.reshape(len(a), R, -1).transpose(1, 0, 2)) # and back
+
 def loo_scores(
     Z,       # Coordinates
-    targets, # float [n, K]
-    penalty, # lambda > 0, in the units of Z.w
-):           # (float32 [n, K] scores of each row without that row, float64 [r, K] coefficients, float64 [K] intercepts)
-    "Leave-one-out predictions of a ridge regression, exact."
+    targets, # float [R, n, K], of several runs
+    penalty, # lambda > 0 of each run or of all, in the units of Z.w
+):           # (float32 [R, n, K] scores of each row without that row, float64 [R, r, K] coefficients, float64 [R, K] intercepts)
+    "Leave-one-out predictions of ridge regressions, exact."
     q = np.asarray(targets, np.float32)
-    mean = q.mean(0, dtype=float)
-    c = _moment(Z.train, q - mean.astype(np.float32))/(Z.w + penalty)[:, None]
-    h = _leverage(Z.train, 1/(Z.w + penalty)[:, None]) + np.float32(1/len(q))
-    return (_times(Z.train, c) + mean.astype(np.float32) - h*q)/(1 - h), c, mean
+    mean = q.mean(1, dtype=float)
+    shrunk = 1/(Z.w[:, None] + np.broadcast_to(penalty, len(q))) # [r, R]
+    c = _runs(_moment(Z.train, _flat(q - mean[:, None].astype(np.float32))), len(q))*shrunk.T[:, :, None]
+    s = _runs(_times(Z.train, _flat(c)), len(q)) + mean[:, None].astype(np.float32)
+    h = (_leverage(Z.train, shrunk) + np.float32(1/q.shape[1])).T[:, :, None]
+    return (s - h*q)/(1 - h), c, mean
 
 # %% ../../nbs/learning/03_denoise.ipynb #4a40d47b
 RATIOS = tuple(2.**k for k in range(-8, 9)) # penalties in units of the mean eigenvalue
@@ -244,20 +250,20 @@ def _first_penalty(w, b, yy, n):
     return float(penalties[int(np.argmax(best))])
 
 @dataclass(frozen=True, eq=False)
-class _Start:
-    "A first ridge fit, calibrated: where every learner below begins."
-    penalty: float
+class _Fit:
+    "A ridge fit, calibrated. The first is where every learner below begins."
+    penalty: float # of the first
     held_out: np.ndarray # float32 [n, K], leave-one-out scores
     coefficients: np.ndarray # float64 [r, K]
     intercepts: np.ndarray # float64 [K]
     calibration: Calibration
 
-def _start(Z, L):
-    q = L/L.sum(1, keepdims=True) # posterior under equal shares
-    centred = q - q.mean(0, dtype=float).astype(np.float32)
-    penalty = _first_penalty(Z.w, _moment(Z.train, centred), np.square(centred).sum(0, dtype=float), len(q))
-    held_out, c, mean = loo_scores(Z, q, penalty)
-    return _Start(penalty, held_out, c, mean, calibrate(held_out, L))
+def _starts(Z, L): # L: [R, n, K]
+    q = L/L.sum(2, keepdims=True) # posterior under equal shares
+    centred = q - q.mean(1, keepdims=True, dtype=float).astype(np.float32)
+    moments = _runs(_moment(Z.train, _flat(centred)), len(q))
+    penalty = [_first_penalty(Z.w, b, np.square(t).sum(0, dtype=float), len(t)) for b, t in zip(moments, centred)]
+    return [_Fit(p, *fit, calibrate(fit[0], l)) for p, l, *fit in zip(penalty, L, *loo_scores(Z, q, penalty))]
 
 # %% ../../nbs/learning/03_denoise.ipynb #91be61c5
 def _positive(name, value, least=None, whole=False):
@@ -282,37 +288,49 @@ def _check_runs(Z, likelihood):
     return L
 
 # %% ../../nbs/learning/03_denoise.ipynb #acd31e31
-def _quarter(n, K, L, seed=0):
+def _quarter(L, seed=0):
     "Likelihoods without a random quarter of the labels, and the rows that lost theirs."
-    out = np.flatnonzero(np.random.default_rng(seed).random(n) < .25)
+    out = np.flatnonzero(np.random.default_rng(seed).random(len(L)) < .25)
     masked = L.copy()
-    masked[out] = 1/K
+    masked[out] = 1/L.shape[1]
     return masked, out[np.ptp(L[out], axis=1) > 0]
 
-def _rounds(Z, L, start, factor, rounds, slopes=None, removed=None, truth=None):
-    "Each round's (calibration, coefficients, intercepts), its slope and the likelihood of the removed labels; `slopes` are kept if given."
-    held, cal, kept = start.held_out, start.calibration, []
-    for r in range(rounds):
-        held, c, mean = loo_scores(Z, posterior_targets(cal(held), L), start.penalty*factor)
-        slope = calibrate(held[removed], truth).slope if slopes is None else slopes[r]
-        cal = calibrate(held, L, Calibration(slope, cal.offsets, 0.), slope)
-        kept.append(((cal, c, mean), slope, 0. if truth is None else log_likelihood(cal(held[removed]), truth)))
-    return kept
+def _round(Z, L, fits, factors, slope):
+    "One round more for several runs; `slope` says what slope a run's calibration shall have, given its number and its held-out scores."
+    targets = [posterior_targets(s.calibration(s.held_out), l) for s, l in zip(fits, L)]
+    found = list(zip(*loo_scores(Z, targets, np.array([s.penalty for s in fits])*factors)))
+    slopes = [slope(i, held) for i, (held, *_) in enumerate(found)]
+    return [_Fit(s.penalty, *fit, calibrate(fit[0], l, Calibration(a, s.calibration.offsets, 0.), a)) for s, l, fit, a in zip(fits, L, found, slopes)]
 
-def _predict(z, fit): return fit[0](_times(z, fit[1]) + fit[2].astype(np.float32))
+def _predict(z, fit): return fit.calibration(_times(z, fit.coefficients) + fit.intercepts.astype(np.float32))
 
-def _choose(Z, l, rounds, factors, most):
-    "Rounds, factor, slopes and all likelihoods, from a quarter of the labels removed."
-    masked, removed = _quarter(*l.shape, l)
-    if not len(removed): return 0, 1., [], {}
-    start = _start(Z, masked)
-    curve, slopes = {(0, 1.): log_likelihood(start.calibration(start.held_out[removed]), l[removed])}, {}
+@dataclass(frozen=True, eq=False)
+class _Choice:
+    "How a run's targets are iterated."
+    rounds: int = 0
+    factor: float = 1.
+    slopes: tuple = () # of each round's calibration
+    curve: dict = None # (rounds, factor) -> likelihood of the removed labels
+
+def _choose(Z, L, rounds, factors, most):
+    "What a quarter of the labels, removed, speaks for in each run; a run without labels says nothing."
+    masked, removed = zip(*map(_quarter, L))
+    told = [i for i, rows in enumerate(removed) if len(rows)] if most else []
+    chosen = [_Choice(curve={})]*len(L)
+    if not told: return chosen
+    masked, rows, truth = np.stack([masked[i] for i in told]), [removed[i] for i in told], [L[i][removed[i]] for i in told]
+    def value(j, fit): return log_likelihood(fit.calibration(fit.held_out[rows[j]]), truth[j])
+    first = _starts(Z, masked)
+    curves, slopes = [{(0, 1.): value(j, s)} for j, s in enumerate(first)], [{} for _ in told]
     for f in factors:
-        for r, (_, slope, value) in enumerate(_rounds(Z, masked, start, f, most, None, removed, l[removed]), 1):
-            curve[r, f] = value
-            slopes[r, f] = slopes.get((r - 1, f), []) + [slope]
-    chosen = max((k for k in curve if rounds in (None, k[0])), key=curve.get)
-    return *chosen, slopes.get(chosen, []), curve
+        fits = first
+        for r in range(1, most + 1):
+            fits = _round(Z, masked, fits, f, lambda j, held: calibrate(held[rows[j]], truth[j]).slope)
+            for j, s in enumerate(fits): curves[j][r, f], slopes[j][r, f] = value(j, s), (*slopes[j].get((r - 1, f), ()), s.calibration.slope)
+    for i, curve, several in zip(told, curves, slopes):
+        best = max((k for k in curve if rounds in (None, k[0])), key=curve.get)
+        chosen[i] = _Choice(*best, several.get(best, ()), curve)
+    return chosen
 
 # %% ../../nbs/learning/03_denoise.ipynb #ef225ced
 def posterior_ridge(
@@ -320,19 +338,24 @@ def posterior_ridge(
     likelihood, # float [R, n, K] or [n, K], see `check_likelihood`
     rounds=None,# how many rounds; None: chosen from released labels, 0 to 2
     factor=None,# penalty of later rounds in units of the first fit's; None: chosen, 1 or 1/4
+    together=10,# runs that share matrix products; does not change the result, but for rounding
 ):              # Denoised
     "Ridge regression on posterior targets, calibrated."
     L, out, details = _check_runs(Z, likelihood), [], []
     if rounds is not None: _positive('rounds', rounds, 0, True)
     if factor is not None: _positive('factor', factor)
+    _positive('together', together, 1, True)
     factors, most = (1., .25) if factor is None else (float(factor),), 2 if rounds is None else int(rounds)
-    for l in L:
-        n, f, slopes, curve = _choose(Z, l, rounds, factors, most) if most else (0, 1., [], {})
-        start = _start(Z, l)
-        fit = ([(start.calibration, start.coefficients, start.intercepts)] + [fit for fit, *_ in _rounds(Z, l, start, f, n, slopes)])[-1]
-        out.append(_predict(Z.test, fit))
-        details.append({'rounds': n, 'factor': f, 'penalty': start.penalty/float(Z.w.mean()), 'slope': fit[0].slope,
-                        'held_out': {f'{r} rounds, factor {f:g}': round(v, 6) for (r, f), v in curve.items()}})
+    for start in range(0, len(L), together):
+        part = L[start:start + together]
+        chosen, fits = _choose(Z, part, rounds, factors, most), _starts(Z, part)
+        for r in range(max(c.rounds for c in chosen)):
+            on = [i for i, c in enumerate(chosen) if c.rounds > r]
+            more = _round(Z, part[on], [fits[i] for i in on], [chosen[i].factor for i in on], lambda j, _: chosen[on[j]].slopes[r])
+            for i, fit in zip(on, more): fits[i] = fit
+        out += [_predict(Z.test, fit) for fit in fits]
+        details += [{'rounds': c.rounds, 'factor': c.factor, 'penalty': s.penalty/float(Z.w.mean()), 'slope': s.calibration.slope,
+                     'held_out': {f'{r} rounds, factor {f:g}': round(v, 6) for (r, f), v in c.curve.items()}} for c, s in zip(chosen, fits)]
     return Denoised(np.stack(out), tuple(details))
 
 # %% ../../nbs/learning/03_denoise.ipynb #70607a6f
@@ -405,33 +428,36 @@ def _minimise(objective, x, evaluations, memory=8):
 
 # %% ../../nbs/learning/03_denoise.ipynb #bb010578
 FACTORS = (8., 4., 2.) # penalties to choose from, times kappa and the first fit's
+_FALL = 10. # nats by which the likelihood of all labels must fall for a search to end
 
 def _held_out_logits(Z, logits, L, kappa, penalty):
-    "First-order leave-one-out logits of one run."
+    "First-order leave-one-out logits [n, R, K] of several runs."
     p = softmax(logits)
     g = posterior_targets(p, L) - p
-    kappa = max(kappa, np.square(g).mean(dtype=float)) # the information at this fit
-    h = _leverage(Z.train, 1/(kappa*Z.w + penalty)[:, None]) + np.float32(1/(len(p)*kappa))
-    return logits - h*g
+    kappa = np.maximum(kappa, np.square(g).mean((0, 2), dtype=float)) # the information at this fit
+    h = _leverage(Z.train, 1/(kappa*Z.w[:, None] + penalty)) + (1/(len(p)*kappa)).astype(np.float32)
+    return logits - h[:, :, None]*g
 
 def _maximise(Z, L, judge, starts, factors, evaluations):
-    "Fit runs together at falling penalties and keep of each the one whose held-out likelihood under `judge` is largest."
+    "Fit runs together at falling penalties, each run until its held-out likelihood under `judge` falls, and keep its best."
     kappa = np.array([np.square(posterior_targets(p := s.calibration(s.held_out), l) - p).mean(dtype=float) for s, l in zip(starts, L)])
-    kappa = np.maximum(kappa, 1e-9) # labels that say nothing
+    kappa, first = np.maximum(kappa, 1e-9), np.array([s.penalty for s in starts]) # labels may say nothing
     c = np.stack([s.calibration.slope*s.coefficients for s in starts])
     o = np.stack([s.calibration.slope*s.intercepts + s.calibration.offsets for s in starts])
-    best, curves, together = [None]*len(L), [{} for _ in L], np.ascontiguousarray(L.transpose(1, 0, 2))
+    best, curves, on = [None]*len(L), [{} for _ in L], list(range(len(L)))
     for f in factors:
-        penalty = f*kappa*[s.penalty for s in starts]
-        objective = _Objective(Z, together, penalty, kappa)
-        fit = objective.unpack(_minimise(objective, objective.pack(c, o), evaluations)[0])
-        train, test = objective.logits(Z.train, *fit), objective.logits(Z.test, *fit)
-        for i, l in enumerate(L):
-            cal = calibrate(_held_out_logits(Z, train[:, i], l, kappa[i], penalty[i]), judge[i], Calibration(1., np.zeros(l.shape[1]), 0.))
+        k, penalty, l = kappa[on], f*kappa[on]*first[on], np.ascontiguousarray(L[on].transpose(1, 0, 2))
+        objective = _Objective(Z, l, penalty, k)
+        fit = objective.unpack(_minimise(objective, objective.pack(c[on], o[on]), evaluations)[0])
+        held_out, test = _held_out_logits(Z, objective.logits(Z.train, *fit), l, k, penalty), objective.logits(Z.test, *fit)
+        for j, i in enumerate(on):
+            cal = calibrate(held_out[:, j], judge[i], Calibration(1., np.zeros(l.shape[2]), 0.))
             curves[i][f] = cal.log_likelihood
-            if cal.slope > 0 and (best[i] is None or cal.log_likelihood > best[i][0]): best[i] = cal.log_likelihood, f, cal.slope, cal(test[:, i])
+            if cal.slope > 0 and (best[i] is None or cal.log_likelihood > best[i][0]): best[i] = cal.log_likelihood, f, cal.slope, cal(test[:, j])
+        on = [i for i in on if best[i] is None or len(l)*(best[i][0] - curves[i][f]) < _FALL]
+        if not on: break
     for i, s in enumerate(starts): # nothing that holds out: the calibrated ridge fit stays
-        if best[i] is None: best[i] = 0., 0., s.calibration.slope, _predict(Z.test, (s.calibration, s.coefficients, s.intercepts))
+        if best[i] is None: best[i] = 0., 0., s.calibration.slope, _predict(Z.test, s)
     return [(b[3], {'factor': b[1], 'penalty': s.penalty/float(Z.w.mean()), 'slope': b[2], 'held_out': {f'{f:g}': round(v, 6) for f, v in curve.items()}})
             for b, s, curve in zip(best, starts, curves)]
 
@@ -453,21 +479,21 @@ def forward(
     L, found = _check_runs(Z, likelihood), []
     for i in range(0, len(L), together):
         part = L[i:i + together]
-        found += _maximise(Z, part, part, [_start(Z, l) for l in part], factors, evaluations)
+        found += _maximise(Z, part, part, _starts(Z, part), factors, evaluations)
     return Denoised(np.stack([p for p, _ in found]), tuple(d for _, d in found))
 
 # %% ../../nbs/learning/03_denoise.ipynb #a282d212
 def consensus(
     Z,              # Coordinates
     likelihood,     # float [R, n, K] or [n, K]
-    factors=(4., 2., 1.), evaluations=9, together=10, # as in `forward`
+    factors=(1.,), evaluations=9, together=10, # as in `forward`
 ):                  # Denoised
     "Softmax regression on the examples whose released label the first model agrees with."
     _check_search(factors, evaluations, together)
     L, found = _check_runs(Z, likelihood), []
     for i in range(0, len(L), together):
         part = L[i:i + together]
-        starts = [_start(Z, l) for l in part]
+        starts = _starts(Z, part)
         kept, share = np.ones_like(part)/part.shape[2], []
         for k, l, s in zip(kept, part, starts):
             guess = s.calibration(s.held_out).argmax(1)
