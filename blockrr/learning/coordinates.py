@@ -84,8 +84,8 @@ def _metric(v, w, noise, n, shrink):
 def coordinates(
     features,       # Features
     noise=None,     # float [d, d], see `view_noise`; None: all directions alike
-    directions=1024,# how many are kept
-    span=2048,      # how many principal components enter
+    directions=2048,# how many are kept
+    span=4096,      # how many principal components enter
     shrink=.1,      # added to the noise, in units of its mean eigenvalue
     cache=None,     # folder, see `cache_root`; False computes without storing
 ):                  # Coordinates
@@ -108,7 +108,7 @@ def beside(
     weight=10.,      # mean variance of a feature, in units of that of a coordinate, > 0
     directions=2048, # how many are kept
     cache=None,      # folder, see `cache_root`; False computes without storing
-):                   # Coordinates
+):                   # Coordinates; ValueError for features of other images, constant ones, or a weight that is not a number > 0
     "Coordinates and other features, in common directions."
     if not 0 < weight < np.inf: raise ValueError(f'weight must be a number > 0; got {weight!r}')
     sizes = [(len(x.train), len(x.test)) for x in (Z, features)]

@@ -289,17 +289,17 @@ _OF_IMAGES = ("features", "metric", "directions")
 _DENOISERS = {"backward": (), "calibrated": (), "posterior": ("rounds", "factor"), "consensus": ("factor",), "forward": ("factor",)} # learner -> its settings
 
 @lru_cache(maxsize=2)
-def _coordinates(name: str, features: str = "patches", metric: str = "views", directions: int = None) -> tuple:
-    "A data set and its coordinates: 1,024, and 2,048 with pre-trained features. Digits are centred and have no views."
+def _coordinates(name: str, features: str = "patches", metric: str = "views", directions: int = 2048) -> tuple:
+    "A data set and its coordinates. Digits are centred and have no views."
     from blockrr.learning.coordinates import beside, coordinates, view_noise
     if metric not in ("views", "plain"): raise ValueError(f"options: metric needs views or plain, got {metric!r}")
-    if directions is not None and (isinstance(directions, bool) or not isinstance(directions, int) or directions < 1): raise ValueError(f"options: directions needs an integer >= 1, got {directions!r}")
+    if isinstance(directions, bool) or not isinstance(directions, int) or directions < 1: raise ValueError(f"options: directions needs an integer >= 1, got {directions!r}")
     if features == "both":
         data, other = _features(name, "pretrained")
-        return data, beside(_coordinates(name, "patches", metric, directions or 2048)[1], other, directions=directions or 2048)
+        return data, beside(_coordinates(name, "patches", metric, directions)[1], other, directions=directions)
     data, found = _features(name, *_kind({"features": features}))
     noise = None if metric == "plain" or features != "patches" or name == "digits" else view_noise(_data("cifar10_1" if name == "cifar10_2" else name))
-    return data, coordinates(found, noise, directions or 1024, 2 * (directions or 1024))
+    return data, coordinates(found, noise, directions, 2 * directions)
 
 def _learn_denoise(learner: str, name: str, specs, released) -> list:
     "A learner that knows the mechanism: runs with the same options together."
