@@ -12,6 +12,7 @@ import json, math, os, platform, time, zlib
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -151,7 +152,7 @@ def descriptions(
     "What a network is first asked to tell from a view: the image's coordinates."
     from blockrr.learning.coordinates import coordinates, view_noise
     from blockrr.learning.features import features
-    z = coordinates(features(data, cache=cache), view_noise(data, cache=cache), cache=cache).train[:, :length]
+    z = coordinates(features(data, cache=cache), view_noise(data, cache=cache), 1024, 2048, cache=cache).train[:, :length] # as the kept features were made
     z = z / np.sqrt(np.maximum(z.std(0), 1e-12))
     return z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
 
@@ -401,13 +402,14 @@ def _resized(x, side):
     return x if x.shape[2] == side else F.interpolate(x, size=(side, side), mode="bilinear", antialias=True, align_corners=False)
 
 def _looks(x, recipe):
-    "Fixed views of images [n, C, H, W]: whole, and four corners, some mirrored."
-    side, k = x.shape[2], round(.75 * x.shape[2])
-    whole = _resized(x, round(recipe.size / .75))
+    "Fixed views of images [n, C, H, W]: whole, and squares of several sizes and places, some mirrored."
+    side, whole = x.shape[2], _resized(x, round(recipe.size / .75))
     yield from (whole, whole.flip(3)) if recipe.mirror else (whole,)
-    for top, left in ((0, 0), (0, side - k), (side - k, 0), (side - k, side - k)):
+    for i, (share, down, right) in enumerate(product((.5, .625, .75, .875), (0, .5, 1), (0, .5, 1))):
+        k = round(share * side)
+        top, left = round(down * (side - k)), round(right * (side - k))
         part = _resized(x[:, :, top:top + k, left:left + k], recipe.size)
-        yield part.flip(3) if recipe.mirror and (top > 0) != (left > 0) else part
+        yield part.flip(3) if recipe.mirror and i % 2 else part
 
 # %% ../../nbs/learning/08_pretrain.ipynb #24510ef1
 @dataclass(frozen=True, eq=False, repr=False)
@@ -451,7 +453,7 @@ class Encoder:
         for i in range(0, len(images), batch):
             x = torch.tensor(images[i:i + batch], device=device).permute(0, 3, 1, 2).float() / white
             with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False): looks = [net.features(look) for look in _looks(x, self.recipe)]
-            out.append((sum(looks) / len(looks)).cpu())
+            out.append(torch.stack(looks).mean(0).cpu())
         return torch.cat(out).numpy()
 
 # %% ../../nbs/learning/08_pretrain.ipynb #4208e5cf
