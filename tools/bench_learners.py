@@ -1,10 +1,13 @@
 """Processor seconds of each noise-aware learner: ten releases of CIFAR-10_1 by randomized response at epsilon 1, one thread.
 
-    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 python tools/bench_learners.py results/bench/learners.json
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 python tools/bench_learners.py results/bench/learners.json [--run runs/learners]
+
+--run adds how long a finished run of the profile took, by the dates of its files, if nothing stopped it: from features that are computed to the report.
 """
+import argparse
 import json
-import sys
 import time
+from pathlib import Path
 
 from blockrr.learning.data import dataset
 from blockrr.study.experiment import _LEARN, _coordinates, _probe, grid, provenance, release_labels
@@ -12,7 +15,17 @@ from blockrr.study.experiment import _LEARN, _coordinates, _probe, grid, provena
 LEARNERS = ("probe", "backward", "calibrated", "posterior", "consensus", "forward")
 
 
-def main(path):
+def run_times(folder):
+    "Minutes of a finished run, from the dates of its files, and of its slices one after the other, by their kind."
+    made = [f.stat().st_mtime for f in (folder / "prepared" / "features.json", folder / "report.html")]
+    kinds = {}
+    for f in (folder / "records").glob("*.json"):
+        part = f.stem.split("-")[1] if f.stem.count("-") > 1 else "all learners"
+        kinds[part] = kinds.get(part, 0) + json.loads(f.read_text())["provenance"]["wall_seconds"]
+    return {"minutes": round((made[1] - made[0])/60, 1), "minutes_of_slices": {k: round(v/60, 1) for k, v in sorted(kinds.items())}}
+
+
+def main(path, run=None):
     data = dataset("cifar10_1")
     _probe("cifar10_1"), _coordinates("cifar10_1")  # label-free: computed once, not counted
     start, found = time.perf_counter(), {}
@@ -23,8 +36,14 @@ def main(path):
         _LEARN[name]("cifar10_1", specs, released)
         found[name] = round((time.process_time() - begin)/len(specs), 3)
     about = provenance(time.perf_counter() - start, {"cifar10_1": data.sha256})
-    with open(path, "w") as f: json.dump({"schema": 1, "provenance": about, "processor_seconds_per_run": found}, f, indent=1)
-    print(found)
+    whole = {} if run is None else {"run": run_times(Path(run))}
+    with open(path, "w") as f: json.dump({"schema": 1, "provenance": about, "processor_seconds_per_run": found, **whole}, f, indent=1)
+    print(found, whole)
 
 
-if __name__ == "__main__": main(sys.argv[1])
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("output")
+    parser.add_argument("--run", help="folder of a finished run")
+    given = parser.parse_args()
+    main(given.output, given.run)
