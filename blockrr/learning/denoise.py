@@ -228,6 +228,7 @@ def loo_scores(
 ):           # (float32 [R, n, K] scores of each row without that row, float64 [R, r, K] coefficients, float64 [R, K] intercepts)
     "Leave-one-out predictions of ridge regressions, exact."
     q = np.asarray(targets, np.float32)
+    if q.ndim != 3 or q.shape[1] != len(Z.train): raise ValueError(f'targets must be [runs, {len(Z.train)}, K]; got shape {q.shape}')
     mean = q.mean(1, dtype=float)
     shrunk = 1/(Z.w[:, None] + np.broadcast_to(penalty, len(q))) # [r, R]
     c = _runs(_moment(Z.train, _flat(q - mean[:, None].astype(np.float32))), len(q))*shrunk.T[:, :, None]
