@@ -18,14 +18,18 @@ LEARNERS = ("probe", "backward", "calibrated", "posterior", "consensus", "forwar
 def run_times(folder):
     "Minutes of a finished run, from the dates of its files, and of its slices one after the other, by their kind."
     made = [f.stat().st_mtime for f in (folder / "prepared" / "features.json", folder / "report.html")]
-    kinds = {}
+    if made[1] <= made[0]: raise SystemExit(f"--run: the files of {folder} are not in the order in which a run makes them; were they copied?")
+    kinds, commits = {}, set()
     for f in (folder / "records").glob("*.json"):
         part = f.stem.split("-")[1] if f.stem.count("-") > 1 else "all learners"
-        kinds[part] = kinds.get(part, 0) + json.loads(f.read_text())["provenance"]["wall_seconds"]
-    return {"minutes": round((made[1] - made[0])/60, 1), "minutes_of_slices": {k: round(v/60, 1) for k, v in sorted(kinds.items())}}
+        about = json.loads(f.read_text())["provenance"]
+        kinds[part] = kinds.get(part, 0) + about["wall_seconds"]
+        commits.add(about["commit"])
+    return {"commits": sorted(commits), "minutes": round((made[1] - made[0])/60, 1), "minutes_of_slices": {k: round(v/60, 1) for k, v in sorted(kinds.items())}}
 
 
 def main(path, run=None):
+    whole = {} if run is None else {"run": run_times(Path(run))}
     data = dataset("cifar10_1")
     _probe("cifar10_1"), _coordinates("cifar10_1")  # label-free: computed once, not counted
     start, found = time.perf_counter(), {}
@@ -36,7 +40,6 @@ def main(path, run=None):
         _LEARN[name]("cifar10_1", specs, released)
         found[name] = round((time.process_time() - begin)/len(specs), 3)
     about = provenance(time.perf_counter() - start, {"cifar10_1": data.sha256})
-    whole = {} if run is None else {"run": run_times(Path(run))}
     with open(path, "w") as f: json.dump({"schema": 1, "provenance": about, "processor_seconds_per_run": found, **whole}, f, indent=1)
     print(found, whole)
 

@@ -23,11 +23,11 @@ import numpy as np
 import blockrr as br
 from blockrr.learning import pretrain as P
 from blockrr.learning.data import dataset
-from blockrr.learning.coordinates import beside, coordinates, view_noise
+from blockrr.learning.coordinates import beside
 from blockrr.learning.denoise import forward, label_likelihood
-from blockrr.learning.features import Features, features
+from blockrr.learning.features import Features
 from blockrr.learning.probe import Probe
-from blockrr.study.experiment import grid, provenance, run_all, score
+from blockrr.study.experiment import _coordinates, _features, grid, provenance, run_all, score
 
 
 def barlow(z, n_views, recipe, off=.005):
@@ -85,7 +85,7 @@ def axes(data, path):
 
 def weights(data):
     "One line for each weight."
-    Z, other = coordinates(features(data), view_noise(data)), P.pretrained(data)
+    Z, other = _coordinates(data.name)[1], _features(data.name, "pretrained")[1]
     for weight in (1., 3., 10., 30., 100.):
         both, line = beside(Z, other, weight, cache=False), {"weight": weight}
         for e in (1., 2.):

@@ -88,8 +88,12 @@ def coordinates(
     span=4096,      # how many principal components enter
     shrink=.1,      # added to the noise, in units of its mean eigenvalue
     cache=None,     # folder, see `cache_root`; False computes without storing
-):                  # Coordinates
+):                  # Coordinates; ValueError for directions or span below 1, or noise that is not [d, d]
     "Features in the directions that vary most between images for how little they vary between views of one."
+    for name, value in (('directions', directions), ('span', span)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1: raise ValueError(f'{name} must be an integer >= 1; got {value!r}')
+    d = features.train.shape[1]
+    if noise is not None and np.shape(noise) != (d, d): raise ValueError(f'noise must be [{d}, {d}], for as many features; got shape {np.shape(noise)}')
     mark = None if noise is None else np.asarray(noise[:64], float).sum().hex()
     recipe = dict(version=1, features=features.recipe, noise=mark, directions=directions, span=span, shrink=shrink)
     def build():

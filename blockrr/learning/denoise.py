@@ -9,7 +9,8 @@ __all__ = ['RATIOS', 'FACTORS', 'check_likelihood', 'posterior_targets', 'goodne
 
 # %% ../../nbs/learning/03_denoise.ipynb #93ef972f
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from numbers import Real
 import numpy as np
 from .coordinates import Coordinates
 from ..privacy.mechanism import Mechanism, check_prior
@@ -25,9 +26,10 @@ def check_likelihood(
     if L.dtype.kind not in 'fiu': raise TypeError(f'likelihood must hold numbers; got {L.dtype}')
     if L.ndim not in (2, 3) or L.shape[-1] < 2: raise ValueError(f'likelihood must be [n, K] or [runs, n, K] with K >= 2; got shape {L.shape}')
     if not np.isfinite(L).all() or L.min(initial=0) < 0 or L.max(initial=0) > 1 + 1e-6: raise ValueError('likelihood must hold probabilities; got NaN or a number outside 0 to 1')
+    L = L.astype(np.float32, copy=False)
     if not L.any(-1).all():
         raise ValueError(f'likelihood: row {np.argwhere(~L.any(-1))[0].tolist()} is zero for every class; no true label could have been released as this one, so the mechanism is another than stated')
-    return L.astype(np.float32, copy=False)
+    return L
 
 def posterior_targets(
     model,      # float [..., K], rows sum to 1: the model's probabilities
@@ -228,7 +230,8 @@ def loo_scores(
 ):           # (float32 [R, n, K] scores of each row without that row, float64 [R, r, K] coefficients, float64 [R, K] intercepts)
     "Leave-one-out predictions of ridge regressions, exact."
     q = np.asarray(targets, np.float32)
-    if q.ndim != 3 or q.shape[1] != len(Z.train): raise ValueError(f'targets must be [runs, {len(Z.train)}, K]; got shape {q.shape}')
+    if q.ndim != 3 or q.shape[1] != len(Z.train) or not q.size or not np.isfinite(q).all(): raise ValueError(f'targets must be finite [runs, {len(Z.train)}, K]; got shape {q.shape}')
+    if np.shape(penalty) not in ((), (len(q),)) or not (np.isfinite(penalty).all() and np.min(penalty) > 0): raise ValueError(f'penalty must be one number > 0, or one for each of {len(q)} runs; got {penalty!r}')
     mean = q.mean(1, dtype=float)
     shrunk = 1/(Z.w[:, None] + np.broadcast_to(penalty, len(q))) # [r, R]
     c = _runs(_moment(Z.train, _flat(q - mean[:, None].astype(np.float32))), len(q))*shrunk.T[:, :, None]
@@ -240,7 +243,7 @@ def loo_scores(
 RATIOS = tuple(2.**k for k in range(-8, 9)) # penalties in units of the mean eigenvalue
 
 def _first_penalty(w, b, yy, n):
-    "Penalties and the criterion of each; b: [r, K] moments, yy: [K] centred squares of the targets."
+    "The penalty of the largest criterion; b: [r, K] moments, yy: [K] centred squares of the targets."
     penalties, best = np.array(RATIOS)*w.mean(), []
     for p in penalties:
         s = 1/(w + p)
@@ -253,7 +256,7 @@ def _first_penalty(w, b, yy, n):
 @dataclass(frozen=True, eq=False)
 class _Fit:
     "A ridge fit, calibrated. The first is where every learner below begins."
-    penalty: float # of the first
+    first_penalty: float # of the first fit of its run
     held_out: np.ndarray # float32 [n, K], leave-one-out scores
     coefficients: np.ndarray # float64 [r, K]
     intercepts: np.ndarray # float64 [K]
@@ -269,7 +272,7 @@ def _starts(Z, L): # L: [R, n, K]
 # %% ../../nbs/learning/03_denoise.ipynb #91be61c5
 def _positive(name, value, least=None, whole=False):
     if whole: good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least
-    else: good = np.ndim(value) == 0 and np.isfinite(value) and value > 0
+    else: good = isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(value) and value > 0
     if not good: raise ValueError(f'{name} must be {f"an integer >= {least}" if whole else "a number > 0"}; got {value!r}')
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -285,10 +288,16 @@ def _check_runs(Z, likelihood):
     if not isinstance(Z, Coordinates): raise TypeError(f'Z must be Coordinates; got {type(Z).__name__}')
     L = check_likelihood(likelihood)
     L = L[None] if L.ndim == 2 else L
+    if not len(L): raise ValueError(f'likelihood must hold at least one run; got shape {L.shape}')
     if L.shape[1] != len(Z.train): raise ValueError(f'likelihood must have a row for each of {len(Z.train)} training images; got {L.shape[1]}')
     return L
 
 # %% ../../nbs/learning/03_denoise.ipynb #acd31e31
+def _batches(L, together):
+    "Runs that share matrix products; with few rows each alone, for there is little to gain and rounding can decide between close choices."
+    step = together if L.shape[1] > 4096 else 1
+    return [L[i:i + step] for i in range(0, len(L), step)]
+
 def _quarter(L, seed=0):
     "Likelihoods without a random quarter of the labels, and the rows that lost theirs."
     out = np.flatnonzero(np.random.default_rng(seed).random(len(L)) < .25)
@@ -299,9 +308,9 @@ def _quarter(L, seed=0):
 def _round(Z, L, fits, factors, slope):
     "One round more for several runs; `slope` says what slope a run's calibration shall have, given its number and its held-out scores."
     targets = [posterior_targets(s.calibration(s.held_out), l) for s, l in zip(fits, L)]
-    found = list(zip(*loo_scores(Z, targets, np.array([s.penalty for s in fits])*factors)))
+    found = list(zip(*loo_scores(Z, targets, np.array([s.first_penalty for s in fits])*factors)))
     slopes = [slope(i, held) for i, (held, *_) in enumerate(found)]
-    return [_Fit(s.penalty, *fit, calibrate(fit[0], l, Calibration(a, s.calibration.offsets, 0.), a)) for s, l, fit, a in zip(fits, L, found, slopes)]
+    return [_Fit(s.first_penalty, *fit, calibrate(fit[0], l, Calibration(a, s.calibration.offsets, 0.), a)) for s, l, fit, a in zip(fits, L, found, slopes)]
 
 def _predict(z, fit): return fit.calibration(_times(z, fit.coefficients) + fit.intercepts.astype(np.float32))
 
@@ -311,13 +320,13 @@ class _Choice:
     rounds: int = 0
     factor: float = 1.
     slopes: tuple = () # of each round's calibration
-    curve: dict = None # (rounds, factor) -> likelihood of the removed labels
+    curve: dict = field(default_factory=dict) # (rounds, factor) -> likelihood of the removed labels
 
 def _choose(Z, L, rounds, factors, most):
     "What a quarter of the labels, removed, speaks for in each run; a run without labels says nothing."
     masked, removed = zip(*map(_quarter, L))
     told = [i for i, rows in enumerate(removed) if len(rows)] if most else []
-    chosen = [_Choice(curve={})]*len(L)
+    chosen = [_Choice() for _ in L]
     if not told: return chosen
     masked, rows, truth = np.stack([masked[i] for i in told]), [removed[i] for i in told], [L[i][removed[i]] for i in told]
     def value(j, fit): return log_likelihood(fit.calibration(fit.held_out[rows[j]]), truth[j])
@@ -339,7 +348,7 @@ def posterior_ridge(
     likelihood, # float [R, n, K] or [n, K], see `check_likelihood`
     rounds=None,# how many rounds; None: chosen from released labels, 0 to 2
     factor=None,# penalty of later rounds in units of the first fit's; None: chosen, 1 or 1/4
-    together=10,# runs that share matrix products; does not change the result, but for rounding
+    together=10,# runs that share matrix products, where there are more than 4,096 rows; changes the last bits, and takes 100 floats a row and class
 ):              # Denoised
     "Ridge regression on posterior targets, calibrated."
     L, out, details = _check_runs(Z, likelihood), [], []
@@ -347,15 +356,14 @@ def posterior_ridge(
     if factor is not None: _positive('factor', factor)
     _positive('together', together, 1, True)
     factors, most = (1., .25) if factor is None else (float(factor),), 2 if rounds is None else int(rounds)
-    for start in range(0, len(L), together):
-        part = L[start:start + together]
+    for part in _batches(L, together):
         chosen, fits = _choose(Z, part, rounds, factors, most), _starts(Z, part)
         for r in range(max(c.rounds for c in chosen)):
             on = [i for i, c in enumerate(chosen) if c.rounds > r]
             more = _round(Z, part[on], [fits[i] for i in on], [chosen[i].factor for i in on], lambda j, _: chosen[on[j]].slopes[r])
             for i, fit in zip(on, more): fits[i] = fit
         out += [_predict(Z.test, fit) for fit in fits]
-        details += [{'rounds': c.rounds, 'factor': c.factor, 'penalty': s.penalty/float(Z.w.mean()), 'slope': s.calibration.slope,
+        details += [{'rounds': c.rounds, 'factor': c.factor, 'penalty': s.first_penalty/float(Z.w.mean()), 'slope': s.calibration.slope,
                      'held_out': {f'{r} rounds, factor {f:g}': round(v, 6) for (r, f), v in c.curve.items()}} for c, s in zip(chosen, fits)]
     return Denoised(np.stack(out), tuple(details))
 
@@ -442,7 +450,7 @@ def _held_out_logits(Z, logits, L, kappa, penalty):
 def _maximise(Z, L, judge, starts, factors, evaluations):
     "Fit runs together at falling penalties, each run until its held-out likelihood under `judge` falls, and keep its best."
     kappa = np.array([np.square(posterior_targets(p := s.calibration(s.held_out), l) - p).mean(dtype=float) for s, l in zip(starts, L)])
-    kappa, first = np.maximum(kappa, 1e-9), np.array([s.penalty for s in starts]) # labels may say nothing
+    kappa, first = np.maximum(kappa, 1e-9), np.array([s.first_penalty for s in starts]) # labels may say nothing
     c = np.stack([s.calibration.slope*s.coefficients for s in starts])
     o = np.stack([s.calibration.slope*s.intercepts + s.calibration.offsets for s in starts])
     best, curves, on = [None]*len(L), [{} for _ in L], list(range(len(L)))
@@ -459,13 +467,14 @@ def _maximise(Z, L, judge, starts, factors, evaluations):
         if not on: break
     for i, s in enumerate(starts): # nothing that holds out: the calibrated ridge fit stays
         if best[i] is None: best[i] = 0., 0., s.calibration.slope, _predict(Z.test, s)
-    return [(b[3], {'factor': b[1], 'penalty': s.penalty/float(Z.w.mean()), 'slope': b[2], 'held_out': {f'{f:g}': round(v, 6) for f, v in curve.items()}})
+    return [(b[3], {'factor': b[1], 'penalty': s.first_penalty/float(Z.w.mean()), 'slope': b[2], 'held_out': {f'{f:g}': round(v, 6) for f, v in curve.items()}})
             for b, s, curve in zip(best, starts, curves)]
 
 # %% ../../nbs/learning/03_denoise.ipynb #3bd82a3b
 def _check_search(factors, evaluations, together):
-    if not len(factors): raise ValueError('factors must hold at least one number; got none')
+    if not isinstance(factors, (tuple, list, np.ndarray)) or not len(factors): raise ValueError(f'factors must be a sequence of at least one number; got {factors!r}')
     for f in factors: _positive('factors', f)
+    if any(a < b for a, b in zip(factors, factors[1:])): raise ValueError(f'factors must fall: the search starts at the strongest penalty; got {factors!r}')
     for name, value in (('evaluations', evaluations), ('together', together)): _positive(name, value, 1, True)
 
 def forward(
@@ -473,13 +482,12 @@ def forward(
     likelihood,     # float [R, n, K] or [n, K], see `check_likelihood`
     factors=FACTORS,# penalties to choose from, falling; one of them: no choice
     evaluations=9,  # of the objective, for each penalty
-    together=10,    # runs that step together; does not change the result
+    together=10,    # runs that step together, as in `posterior_ridge`
 ):                  # Denoised
     "Softmax regression by the likelihood under T."
     _check_search(factors, evaluations, together)
     L, found = _check_runs(Z, likelihood), []
-    for i in range(0, len(L), together):
-        part = L[i:i + together]
+    for part in _batches(L, together):
         found += _maximise(Z, part, part, _starts(Z, part), factors, evaluations)
     return Denoised(np.stack([p for p, _ in found]), tuple(d for _, d in found))
 
@@ -492,8 +500,7 @@ def consensus(
     "Softmax regression on the examples whose released label the first model agrees with."
     _check_search(factors, evaluations, together)
     L, found = _check_runs(Z, likelihood), []
-    for i in range(0, len(L), together):
-        part = L[i:i + together]
+    for part in _batches(L, together):
         starts = _starts(Z, part)
         kept, share = np.ones_like(part)/part.shape[2], []
         for k, l, s in zip(kept, part, starts):

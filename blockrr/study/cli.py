@@ -98,7 +98,7 @@ def reproduce(
     report = folder / "report.html"
     if not dry_run:
         print(f"\nReport: {report}")
-        if show: webbrowser.open(report.as_uri())
+        if show and not webbrowser.open(report.as_uri()): print("There is no browser to open it in.")
     return report
 
 # %% ../../nbs/study/04_cli.ipynb #9c153db0
