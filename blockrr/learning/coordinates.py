@@ -72,6 +72,7 @@ class Coordinates:
         if not len(self.w) == self.train.shape[1] == self.test.shape[1]: raise ValueError(f'train, test and w must have equally many directions; got {self.train.shape[1]}, {self.test.shape[1]} and {len(self.w)}')
     def __repr__(self): return f'Coordinates({len(self.train)} + {len(self.test)} images, {len(self.w)} directions)'
 
+# %% ../../nbs/learning/03_coordinates.ipynb #b4bedbd7
 def _metric(v, w, noise, n, shrink):
     "Generalised eigenvectors within the span of `v`, and their eigenvalues, falling."
     from scipy.linalg import eigh

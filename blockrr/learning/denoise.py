@@ -292,12 +292,12 @@ def _check_runs(Z, likelihood):
     if L.shape[1] != len(Z.train): raise ValueError(f'likelihood must have a row for each of {len(Z.train)} training images; got {L.shape[1]}')
     return L
 
-# %% ../../nbs/learning/03_denoise.ipynb #acd31e31
 def _batches(L, together):
     "Runs that share matrix products; with few rows each alone, for there is little to gain and rounding can decide between close choices."
     step = together if L.shape[1] > 4096 else 1
     return [L[i:i + step] for i in range(0, len(L), step)]
 
+# %% ../../nbs/learning/03_denoise.ipynb #acd31e31
 def _quarter(L, seed=0):
     "Likelihoods without a random quarter of the labels, and the rows that lost theirs."
     out = np.flatnonzero(np.random.default_rng(seed).random(len(L)) < .25)
