@@ -29,7 +29,7 @@ RELEASE = """
     import sys, time
     import blockrr as br
     from blockrr.privacy import release as module
-    def stop(seed): print("first bit asked for", flush=True); time.sleep(60)
+    def stop(*_): print("first bit asked for", flush=True); time.sleep(60)
     module.RandomBits = stop
     br.release([0, 1, 2] * 100, .5, 3, {method!r}, ledger=sys.argv[1], dataset_id="d", budget=1)
     print("released", flush=True)
@@ -110,7 +110,7 @@ def test_kills_at_any_moment_never_lose_a_debit(tmp_path):
 
 def test_a_refused_release_draws_nothing(tmp_path, monkeypatch):
     path = tmp_path / "ledger.db"
-    monkeypatch.setattr(release_module, "RandomBits", lambda seed: pytest.fail("a bit was asked for"))
+    monkeypatch.setattr(release_module, "RandomBits", lambda *_: pytest.fail("a bit was asked for"))
     with pytest.raises(BudgetExceeded) as e: br.release([0, 1] * 50, 2, 2, ledger=path, dataset_id="d", budget=1)
     assert (e.value.asked, e.value.account.spent, e.value.account.budget) == (2.0, 0.0, 1.0)
     for digits in ("0.0", "1.0", "2.0"): assert digits in str(e.value)
@@ -118,9 +118,9 @@ def test_a_refused_release_draws_nothing(tmp_path, monkeypatch):
 
 def test_the_debit_is_committed_before_the_first_bit(tmp_path, monkeypatch):
     path, seen, bits = tmp_path / "ledger.db", [], release_module.RandomBits
-    def watch(seed):
+    def watch(*names):
         with sqlite3.connect(path) as db: seen.append(db.execute("SELECT epsilon FROM debits").fetchall())  # another connection: sees commits only
-        return bits(seed)
+        return bits(*names)
     monkeypatch.setattr(release_module, "RandomBits", watch)
     br.release([0, 1] * 50, .5, 2, ledger=path, dataset_id="d", budget=1)
     assert seen and all(rows == [((.5).hex(),)] for rows in seen)

@@ -118,7 +118,7 @@ def _randomiser(mechanism, seed):
     "A function (column, stream) -> released column, from a Mechanism or a callable."
     if hasattr(mechanism, "privatize"):
         if seed is None: return lambda column, stream: mechanism.privatize(column)
-        return lambda column, stream: mechanism.privatize(column, seed=seed_sequence(seed, *stream))
+        return lambda column, stream: mechanism.privatize(column, seed=seed_sequence(seed, "audit", *stream))
     if not callable(mechanism): raise TypeError(f"mechanism: needs a Mechanism or a function of a column of labels, got {type(mechanism).__name__}")
     if seed is not None: raise ValueError("seed: a function brings its own randomness; seed it there")
     return lambda column, stream: mechanism(column)

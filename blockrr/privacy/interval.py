@@ -162,12 +162,12 @@ class IntervalMechanism(_Cells):
 
     def privatize(self,
         labels, # column of n true labels: list, tuple, array, series or tensor of finite numbers
-        seed=None, # None: secure randomness; an int or list of ints >= 0: reproducible, hence not private against who knows it
+        seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
         threads=1, # how many threads share the work; the released numbers do not depend on it
     ): # n released floats, in the same kind of container; TypeError or ValueError and nothing released otherwise
         "Release every label once. Store the result: a second call spends epsilon a second time."
         y, threads = _numbers(labels), _check_threads(threads)
-        return self._middles(self._drawer(RandomBits(seed))(y, threads), labels)
+        return self._middles(self._drawer(self._bits(seed))(y, threads), labels)
 
     def privatize_chunks(self,
         chunks, # an iterable of columns, which together are one column
@@ -175,8 +175,12 @@ class IntervalMechanism(_Cells):
         threads=1, # how many threads share the work on each chunk
     ): # an iterator of released chunks; a bad chunk raises when it is reached, and the chunks before it were released
         "Release a column that comes in pieces, one piece in memory at a time."
-        draw, threads = self._drawer(RandomBits(seed)), _check_threads(threads)
+        draw, threads = self._drawer(self._bits(seed)), _check_threads(threads)
         return (self._middles(draw(_numbers(chunk), threads), chunk) for chunk in chunks)
+
+    def _bits(self, seed):
+        shape = [v.hex() for v in (self.low, self.high, self.delta, self.epsilon)]
+        return RandomBits(seed, "responses", self.outside, shape)
 
     def _middles(self, cell, like): return _numbers_like(self.support[0] + (cell + .5) * self.step, like)
 

@@ -84,11 +84,11 @@ class _Randomiser(_Table):
 
     def privatize(self,
         labels, # column of n true labels: list, tuple, array, series or tensor
-        seed=None, # None: secure randomness; an int or list of ints >= 0: reproducible, hence not private against who knows it
+        seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
         threads=1, # how many threads share the work; the released labels do not depend on it
     ): # n released labels, in the same kind of container; TypeError or ValueError and nothing released otherwise
         "Release every label once. Store the result: a second call spends epsilon a second time."
-        bits, threads = RandomBits(seed), _check_threads(threads)
+        bits, threads = self._bits(seed), _check_threads(threads)
         if self._in_pieces(labels): return self._pieces(labels, bits, threads)
         return self._decode(self._release(self._encode(labels), bits, threads), labels)
 
@@ -98,9 +98,10 @@ class _Randomiser(_Table):
         threads=1, # how many threads share the work on each chunk
     ): # an iterator of released chunks; a bad chunk raises when it is reached, and the chunks before it were released
         "Release a column that comes in pieces, one piece in memory at a time."
-        step, threads = _Draw(self._sampler(), RandomBits(seed)), _check_threads(threads)
+        step, threads = _Draw(self._sampler(), self._bits(seed)), _check_threads(threads)
         return (self._decode(step(self._encode(chunk), threads), chunk) for chunk in chunks)
 
+    def _bits(self, seed): return RandomBits(seed, "responses", self.weights)
     def _release(self, codes, bits, threads=1): return _Draw(self._sampler(), bits)(codes, threads)
 
     def _in_pieces(self, labels) -> bool: # a long NumPy column that is not its own column of codes

@@ -19,14 +19,14 @@ from .sampling import RandomBits, check_epsilon, discrete_laplace
 def split(
     n: int, # number of rows
     fraction, # share of rows for D_1, between 0 and 1 (exclusive); at least one row goes to each part
-    seed=None, # None: secure randomness; else as in RandomBits
+    seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
 ) -> tuple: # (rows of D_1, rows of D_2), int arrays in increasing order, disjoint, together 0 .. n-1
     "A random split of rows that does not depend on labels."
     if isinstance(fraction, (bool, np.bool_)) or not isinstance(fraction, Real): raise TypeError(f"prior_fraction: needs a number, got {type(fraction).__name__}")
     if not 0 < fraction < 1: raise ValueError(f"prior_fraction: needs 0 < prior_fraction < 1, got {fraction}")
     if n < 2: raise ValueError(f"labels: needs at least 2 rows, one for the prior and one to release, got {n}")
     m = min(max(round(n * fraction), 1), n - 1)
-    bits = seed if isinstance(seed, RandomBits) else RandomBits(seed)
+    bits = seed if isinstance(seed, RandomBits) else RandomBits(seed, "split", n, m)
     chosen = np.zeros(n, bool)
     chosen[np.argpartition(bits.words(n), m - 1)[:m]] = True
     return np.flatnonzero(chosen), np.flatnonzero(~chosen)
@@ -36,12 +36,13 @@ def estimate_prior(
     labels, # column of labels; each may be used only here, or epsilon is spent again
     domain, # the public domain: an integer K or a sequence of K labels
     epsilon, # label-DP parameter, 0 to infinity
-    seed=None, # None: secure randomness; else as in RandomBits
+    seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
 ) -> np.ndarray: # float64 [K], sums to 1; TypeError or ValueError for bad input
     "The label distribution with epsilon-label differential privacy (Algorithm 3 of the paper)."
     domain, epsilon = Domain(domain), check_epsilon(epsilon)
-    bits = seed if isinstance(seed, RandomBits) else RandomBits(seed)
-    counts = np.bincount(domain.encode(labels), minlength=len(domain)).tolist()
+    codes = domain.encode(labels)
+    bits = seed if isinstance(seed, RandomBits) else RandomBits(seed, "prior", len(domain), epsilon.hex(), codes)
+    counts = np.bincount(codes, minlength=len(domain)).tolist()
     if epsilon == 0: counts = [0] * len(domain)
     elif not math.isinf(epsilon):
         scale = 2 / Fraction(epsilon)

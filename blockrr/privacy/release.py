@@ -57,7 +57,7 @@ class Statement:
     l: int # BlockRR's number of dominant outputs; None for other mechanisms
     table_sha256: str # digest of the integers that were sampled from
     denominator: str # what each row of them sums to, in decimal digits
-    reproducible: bool # True: whoever knows the seed can undo the release
+    reproducible: bool # True: whoever knows or can guess the seed undoes the release
     dataset_id: str # the ledger's id of the data set; None without a ledger
     version: str # of this library
     floor: float = None # OptimalRR's floor, a fraction of the largest possible; None for other mechanisms, and then not written
@@ -87,7 +87,7 @@ class Release:
     prior: np.ndarray # float [n_labels]: the estimated (or given) prior; None for RR
     mechanism: Mechanism # what the labels went through
     certificate: Certificate # the epsilon of the whole release, prior included
-    reproducible: bool # True if a seed was given: then not private against whoever knows the seed
+    reproducible: bool # True if a seed was given: then not private against whoever knows or can guess the seed
     statement: Statement # what may be published with the labels
 
     def to_json(self) -> str:
@@ -97,7 +97,7 @@ class Release:
     def __repr__(self):
         c, n = self.certificate, len(self.index)
         none = "; epsilon is infinite: NO privacy" if math.isinf(c.claimed) else ""
-        how = "reproducible from its seed, hence NOT private against anyone who knows it" if self.reproducible else "secure randomness"
+        how = "reproducible from its seed, hence NOT private against anyone who knows or can guess it" if self.reproducible else "secure randomness"
         return (f"Release of {n:,} labels by {self.mechanism.name}: label DP with epsilon {c.epsilon:.6g} certified "
                 f"({'within' if c.holds else 'EXCEEDS'} the {c.claimed:g} asked for){none}; {how}")
 
@@ -177,7 +177,7 @@ def release(
     l=None, # BlockRR: number of dominant outputs, >= 0; None: default_settings(epsilon)
     prior_fraction=.01, # share of rows used for the prior and not released; "rr" and a given prior use none
     prior=None, # a public prior, n_labels weights >= 0; None: estimate it
-    seed=None, # None: secure randomness; an integer: reproducible, not private against who knows it
+    seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
     ledger=None, # a Ledger or the path of one: epsilon is debited there, on disk, before any bit is drawn
     dataset_id=None, # with a ledger, str: names the data set, the same for the same labels
     budget=None, # with a ledger, 0 to infinity: the data set's budget; needed the first time
@@ -187,15 +187,15 @@ def release(
     ledger = _check_ledger(ledger, dataset_id, budget)
     codes, epsilon, domain, prior, estimate = _checked(labels, epsilon, domain, method, sigma, l, floor, prior_fraction, prior, seed)
     if ledger is not None: ledger.spend(dataset_id, epsilon, budget, note=f"release by {method}")
-    stream = lambda k: RandomBits(None if seed is None else seed_sequence(seed, k))
     rows, paid, composition = np.arange(len(codes)), 0., _TWO_PARTS if estimate else _ONE_USE if prior is None else _GIVEN
     if estimate:
-        prior_rows, rows = split(len(codes), prior_fraction, stream(0))
-        prior, paid = estimate_prior(codes[prior_rows], len(domain), epsilon, stream(1)), epsilon
+        prior_rows, rows = split(len(codes), prior_fraction, seed)
+        prior, paid = estimate_prior(codes[prior_rows], len(domain), epsilon, seed), epsilon
     mechanism, sigma, l = _mechanism(method, domain, epsilon, prior, sigma, l, floor)
     response = mechanism.certify()
     total = max(response.epsilon, paid)
     certificate = Certificate(total, epsilon, response.holds and total <= epsilon, response.worst)
-    released = domain.decode(mechanism._release(codes[rows], stream(2)), like=labels, rows=rows)
+    chosen = codes if len(rows) == len(codes) else codes[rows]
+    released = domain.decode(mechanism._release(chosen, RandomBits(seed, "responses", mechanism.weights, chosen)), like=labels, rows=rows)
     statement = _statement(mechanism, certificate, response, paid, len(codes), len(rows), sigma, l, seed, dataset_id, floor, composition)
     return Release(released, rows, prior, mechanism, certificate, seed is not None, statement)

@@ -12,7 +12,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from numbers import Integral, Rational, Real
 from concurrent.futures import ThreadPoolExecutor
-import math, os, threading
+import hashlib, math, os, threading
 
 import numpy as np
 
@@ -197,10 +197,12 @@ def certify_matrix(
 class RandomBits:
     "A source of random bits: cryptographically secure by default, reproducible with a seed."
     def __init__(self,
-        seed=None, # None: secure bits; an int >= 0, a sequence of such ints or a SeedSequence: reproducible bits
+        seed=None, # None: secure bits; an int >= 0, a list of such ints or a SeedSequence: reproducible bits
+        purpose="bits", # str: what they are for; every purpose has a stream of its own
+        *facts, # what else names the stream, as in `seed_sequence`; looked at only with a seed
     ):
         self.reproducible, self._lock = seed is not None, threading.Lock()
-        if self.reproducible: self._raw = np.random.PCG64(seed_sequence(seed)).random_raw
+        if self.reproducible: self._raw = np.random.PCG64(seed_sequence(seed, purpose, *facts)).random_raw
         else: self._fill = _secure_fill()
 
     def words(self,
@@ -256,18 +258,35 @@ def _system_fill(buffer, n):
         size = min(len(_ZEROS), n - start)
         buffer[start:start + size] = np.frombuffer(os.urandom(size), np.uint8)
 
-def seed_sequence(
-    seed, # an int >= 0, a sequence of ints >= 0, or a SeedSequence
-    *key: int, # names one of several independent streams of the same seed
-) -> np.random.SeedSequence: # TypeError or ValueError for anything else
-    "A checked seed, and independent streams of it."
-    if isinstance(seed, np.random.SeedSequence):
-        return np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, *key))
-    parts = [seed] if not isinstance(seed, (list, tuple)) else seed
+# %% ../../nbs/privacy/01_sampling.ipynb #5eed0001
+def _part(fact) -> bytes:
+    "A fact as bytes that name its kind and its length."
+    if isinstance(fact, np.random.SeedSequence): return _part([fact.entropy, list(fact.spawn_key)])
+    if isinstance(fact, np.ndarray): return _part(["array", *fact.shape, hashlib.sha256(_little_endian(fact)).hexdigest()])
+    if isinstance(fact, (list, tuple)): kind, data = b"l", b"".join(map(_part, fact))
+    elif isinstance(fact, str): kind, data = b"s", fact.encode()
+    else: kind, data = b"i", str(int(fact)).encode()
+    return kind + len(data).to_bytes(8, "little") + data
+
+def _little_endian(array): return np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+
+def _check_seed(seed):
+    "Refuse what is no seed; its value is never shown."
+    if isinstance(seed, np.random.SeedSequence): return
+    parts = seed if isinstance(seed, (list, tuple)) else [seed]
     if not parts or any(isinstance(s, (bool, np.bool_)) or not isinstance(s, Integral) for s in parts):
         raise TypeError(f"seed: needs None, an integer or a list of integers, got {type(seed).__name__}")
     if min(parts) < 0: raise ValueError("seed: needs integers >= 0, got a negative one")
-    return np.random.SeedSequence([int(s) for s in parts] if len(parts) > 1 else int(parts[0]), spawn_key=key)
+
+def seed_sequence(
+    seed, # an int >= 0, a list of ints >= 0, or a SeedSequence
+    purpose="seed", # str: what the stream is for
+    *facts, # str, int, arrays of integers or lists of these: what else names the stream
+) -> np.random.SeedSequence: # of 256 bits; TypeError or ValueError for anything else
+    "A seed of its own for every purpose: the SHA-256 digest of seed, purpose and facts."
+    _check_seed(seed)
+    digest = hashlib.sha256(_part([seed, purpose, *facts])).digest()
+    return np.random.SeedSequence(int.from_bytes(digest, "little"))
 
 # %% ../../nbs/privacy/01_sampling.ipynb #a27f856f
 def _small(top: int): return next(d for d in (np.uint8, np.uint16, np.uint32, np.int64) if top <= np.iinfo(d).max)
@@ -374,7 +393,7 @@ class _Source:
     def start(self, block: int):
         "Begin a block; with a key, its bits depend on key and number alone."
         if self.key is not None:
-            self.bits = RandomBits(np.random.SeedSequence(self.key, spawn_key=(block,)))
+            self.bits = RandomBits(self.key, "block", block)
             self.bits.fill(self.buffer, len(self.buffer) - 15)
 
     def fill(self, codes, at: int, out):

@@ -89,7 +89,7 @@ class GroupedRelease:
     mechanisms: tuple # of Mechanism, one for each group
     likelihood: np.ndarray # float64 [n_released, n_labels]: probability of what was released, given each possible true label
     certificate: Certificate # of the whole; `worst` is that of the least private table
-    reproducible: bool # True: whoever knows the seed can undo it
+    reproducible: bool # True: whoever knows or can guess the seed undoes the release
     rows: int # in the data set
     epsilon_prior: float = 0. # spent on rows that are not released
     dataset_id: str = None # the ledger's id of the data set; None without a ledger
@@ -120,7 +120,7 @@ def release_in_groups(
     group, # int [n], the number of each row's mechanism; -1: not released
     mechanisms, # of Mechanism, all with the same labels
     epsilon, # label-DP parameter that all of them must keep
-    seed=None, # None: secure randomness; else reproducible
+    seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
     paid=0., # epsilon spent on rows of group -1: on a prior, or on their release in an earlier stage
     ledger=None, dataset_id=None, budget=None, # as in `release`: epsilon is debited before any bit is drawn; only if nothing was paid before
 ) -> GroupedRelease: # TypeError, ValueError or BudgetExceeded, and then nothing was released
@@ -143,7 +143,7 @@ def release_in_groups(
     for k in np.unique(g[g >= 0]).tolist():
         at, m = np.flatnonzero(g == k), mechanisms[k]
         sampler = _sampler(m.weights, m._columns) # not kept: hundreds of look-up tables would fill the memory
-        out[at] = _Draw(sampler, RandomBits(None if seed is None else seed_sequence(seed, k)))(codes[at])
+        out[at] = _Draw(sampler, RandomBits(seed, "group", k, m.weights, codes[at]))(codes[at])
         likelihood[at] = _square(m).T[out[at]]
     rows = np.flatnonzero(g >= 0)
     return GroupedRelease(domain.decode(out[rows], like=labels, rows=rows), rows, g[rows], mechanisms, likelihood[rows], certificate, seed is not None, len(codes), paid, dataset_id)
@@ -162,7 +162,7 @@ def two_stage(
     method="block_rr", # of the second stage: "rr_with_prior", "block_rr" or "optimal_rr"
     first=.1, # share of rows in the first stage, between 0 and 1
     sigma=None, l=None, floor=None, # settings of the method, as in `release`
-    seed=None, # None: secure randomness; else reproducible
+    seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
     ledger=None, # a Ledger or the path of one: epsilon is debited there once, on disk, before any bit is drawn
     dataset_id=None, budget=None, # with a ledger, as in `release`
 ) -> tuple: # (GroupedRelease of all rows: group 0 by RR, group 1 by the method; PriorFit); errors as in `release`
@@ -174,12 +174,11 @@ def two_stage(
     codes, epsilon, domain, *_ = _checked(labels, epsilon, domain, method, sigma, l, floor, first, None, seed)
     one = rr(domain, epsilon)
     if ledger is not None: ledger.spend(dataset_id, epsilon, budget, note=f"release in two stages, the second by {method}")
-    stream = lambda k: RandomBits(None if seed is None else seed_sequence(seed, k))
-    rows, rest = split(len(codes), first, stream(0))
-    early = one._release(codes[rows], stream(1))
+    rows, rest = split(len(codes), first, RandomBits(seed, "split", len(codes)))
+    early = one._release(codes[rows], RandomBits(seed, "first stage", one.weights, codes[rows]))
     fit = prior_by_em(np.bincount(early, minlength=len(domain)), one.transition)
     two = _mechanism(method, domain, epsilon, fit.prior, sigma, l, floor)[0]
-    late = two._release(codes[rest], stream(2))
+    late = two._release(codes[rest], RandomBits(seed, "second stage", two.weights, codes[rest]))
     out, group = np.empty(len(codes), np.int64), np.ones(len(codes), np.int64)
     out[rows], out[rest], group[rows] = early, late, 0
     L = np.stack([_square(one), _square(two)])[group, :, out]
@@ -213,7 +212,7 @@ def cluster_priors(
     n_clusters: int, # how many there are
     domain, # the public domain: an integer K or a sequence of K labels
     epsilon, # label-DP parameter, 0 to infinity
-    seed=None, # None: secure randomness; else reproducible
+    seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
 ) -> np.ndarray: # float64 [n_clusters, K], rows sum to 1; a cluster without any count left is uniform
     "A label distribution for each cluster, with epsilon-label differential privacy together."
     domain, c = Domain(domain), np.asarray(cluster)
@@ -221,4 +220,4 @@ def cluster_priors(
     if isinstance(n_clusters, bool) or not isinstance(n_clusters, Integral) or n_clusters < 1: raise ValueError(f"n_clusters: needs an integer >= 1, got {n_clusters!r}")
     if c.dtype.kind not in "iu" or c.shape != codes.shape: raise ValueError(f"cluster: needs an integer for each of {len(codes)} rows, got {c.dtype} with shape {c.shape}")
     if len(c) and not 0 <= c.min() <= c.max() < n_clusters: raise ValueError(f"cluster: needs numbers from 0 to {n_clusters - 1}, got {c.min()} to {c.max()}")
-    return np.array([estimate_prior(codes[c == k], len(domain), epsilon, None if seed is None else seed_sequence(seed, k)) for k in range(n_clusters)])
+    return np.array([estimate_prior(codes[c == k], len(domain), epsilon, None if seed is None else seed_sequence(seed, "cluster", k)) for k in range(n_clusters)])

@@ -29,10 +29,6 @@ from ..privacy.stages import _square
 from .paper import MECHANISMS, settings
 
 # %% ../../nbs/study/00_experiment.ipynb #38e32142
-def _words(text: str) -> list: # four 32-bit integers
-    "A text as numbers for a seed."
-    return np.frombuffer(hashlib.sha256(text.encode()).digest()[:16], "<u4").tolist()
-
 STAGED = ("two_stage_rr_with_prior", "two_stage_block_rr", "lp_2st", "cluster_rr_with_prior")
 
 def _check_options(options) -> tuple: # sorted pairs
@@ -84,8 +80,8 @@ class Spec:
 
     def seeds(self) -> tuple: # (seed of the split, seed of the prior, seed of the release)
         "Three independent streams; the split's depends on data set and seed alone; none depends on the learner, so that learners are compared on the same labels."
-        cell = [self.seed, *_words(replace(self, learner="probe", options=()).key)]
-        return seed_sequence([self.seed, *_words(self.dataset)], 0), seed_sequence(cell, 1), seed_sequence(cell, 2)
+        cell = replace(self, learner="probe", options=()).key
+        return seed_sequence(self.seed, "split", self.dataset), seed_sequence(self.seed, "prior", cell), seed_sequence(self.seed, "release", cell)
 
 # %% ../../nbs/study/00_experiment.ipynb #97478399
 LEARNERS = ("probe", "resnet18", "backward", "calibrated", "posterior", "consensus", "forward")
@@ -280,7 +276,7 @@ def _learn_resnet18(name: str, specs, released) -> list:
     train, test = subset_rows(data, base) if base is not data else map(np.arange, (len(data.train_labels), len(data.test_labels)))
     for spec, recipe, r in zip(specs, recipes, released):
         trainer = _trainer(base.name, replace(recipe, epochs=1))
-        done = fit(trainer, r.labels, train[r.rows], seed_sequence([spec.seed, *_words(spec.key)], 3), recipe.epochs)
+        done = fit(trainer, r.labels, train[r.rows], seed_sequence(spec.seed, "training", spec.key), recipe.epochs)
         found.append((done.predictions[:, test], _training_facts(done, recipe, trainer)))
     return found
 

@@ -82,9 +82,8 @@ class RegressionSpec:
 
     def seeds(self) -> tuple: # seeds of (split, prior, release, learner)
         "Independent streams: the split's and the learner's depend on table and seed alone, the others on the release."
-        words = lambda text: np.frombuffer(hashlib.sha256(text.encode()).digest()[:16], "<u4").tolist()
-        table, cell = [self.seed, *words(self.dataset)], [self.seed, *words(self.release.key)]
-        return seed_sequence(table, 0), seed_sequence(cell, 1), seed_sequence(cell, 2), seed_sequence(table, 3)
+        names = {"split": self.dataset, "prior": self.release.key, "release": self.release.key, "learner": self.dataset}
+        return tuple(seed_sequence(self.seed, purpose, name) for purpose, name in names.items())
 
 def _fraction(value) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < 1: raise ValueError(f"prior_fraction: needs 0 < prior_fraction < 1, got {value!r}")
