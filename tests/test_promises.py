@@ -1,4 +1,7 @@
-"""The promises at scale: a little of what tools/promises counts, all of it under the marker `slow`, and faults that its judges must find."""
+"""The promises at scale: a little of what tools/promises counts, and all of it under the marker `slow`.
+
+Then faults that its judges must find.
+"""
 import json
 import math
 import os
@@ -25,8 +28,9 @@ IN_FULL = {"kills": 800, "mechanisms": 100_000, "draws": 10**9, "columns": 3_000
 
 
 def counted(output, *options) -> dict:
-    "Run the program; its figures by part. It ends with status 1 where a promise was broken, and the figures then say which."
-    done = subprocess.run([sys.executable, str(ROOT / "tools" / "promises"), "--output", str(output), *options], capture_output=True, text=True, cwd=ROOT)
+    "Run the program; its figures by part. It ends with status 1 where a promise was broken."
+    command = [sys.executable, str(ROOT / "tools" / "promises"), "--output", str(output), *options]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode in (0, 1) and output.exists(), done.stderr[-2000:]
     parts = json.loads(output.read_text())["parts"]
     assert done.returncode == any(part["failures"] for part in parts.values())
@@ -53,33 +57,40 @@ def test_in_full():
     assert {part: figures["problems"] for part, figures in parts.items()} == {part: [] for part in IN_FULL}
     for part, n in IN_FULL.items(): assert parts[part][part] >= n and parts[part]["failures"] == 0
     assert set(parts["mechanisms"]["by_constructor"]) == set(mechanisms.KINDS)
-    assert {"before the debit", "debited, no output", "debited, not released", "between releases"} <= set(parts["kills"]["killed"])
+    stages = {"before the debit", "debited, no output", "debited, not released", "between releases"}
+    assert stages <= set(parts["kills"]["killed"])
 
 
 # judges that find nothing prove nothing
 
 def test_bounds_of_exp_hold_and_are_close():
-    for x in [5e-324, 1e-300, 1e-9, .1, math.log(2), 1., 44., 709.9, 1e3, *np.exp(np.random.default_rng(0).uniform(-20, 7, 200))]:
-        low, high = mechanisms.exp_bounds(float(x), 200)
+    many = np.exp(np.random.default_rng(0).uniform(-20, 7, 200)).tolist()
+    for x in [5e-324, 1e-300, 1e-9, .1, math.log(2), 1., 44., 709.9, 1e3, *many]:
+        low, high = mechanisms.exp_bounds(x, 200)
         with mpmath.workprec(2200):
-            exact = mpmath.exp(mpmath.mpf(float(x))) * 2**200
+            exact = mpmath.exp(mpmath.mpf(x)) * 2**200
             assert low <= exact <= high and high - low <= 2 + exact / 2**150
 
 
 def test_a_unit_too_much_is_found():
-    m = br.rr(5, 1.)
-    assert mechanisms.judge(m, 1., "rr") == []
-    rows = m.weights.tolist()
-    most = min(r[0] for r in rows) * mechanisms.exp_bounds(1., 256)[0] >> 256
-    rows[0][:2] = most, rows[0][1] - (most - rows[0][0])
-    assert mechanisms.judge_table(rows, m.denominator, 1.)[0] == []
-    rows[0][0] += 1
-    assert mechanisms.judge_table(rows, m.denominator, 1.)[0] == ["a row does not sum to the denominator", "a ratio above e**epsilon"]
-    rows[0][2] -= 1
-    assert mechanisms.judge_table(rows, m.denominator, 1.)[0] == ["a ratio above e**epsilon"]
+    low = 10**18
+    most = low * mechanisms.exp_bounds(1., 256)[0] >> 256
+    judge = lambda high, denominator: mechanisms.judge_table([[high, low], [low, high]], denominator, 1.)[0]
+    assert judge(most, most + low) == []
+    assert judge(most + 1, most + 1 + low) == ["a ratio above e**epsilon"]
+    assert judge(most, most + low + 1) == ["a row does not sum to the denominator"]
 
 
-@pytest.mark.parametrize("change", [dict(epsilon=math.nextafter(1, 0)), dict(epsilon=math.nextafter(1, 2)), dict(holds=False), dict(claimed=2.)])
+def test_a_mechanism_that_is_no_randomised_response_is_found():
+    assert mechanisms.judge(br.rr(5, 1.), 1., "rr") == []
+    kept = br.rr_with_prior([4, 1, 1, 1, 1], 1., k=3)
+    assert mechanisms.judge(kept, 1.) == []
+    assert mechanisms.judge(kept, 1., "rr") == ["randomised response does not follow its formula"]
+    assert mechanisms.judge(kept, 2.) == ["another epsilon than was asked for"]
+
+
+@pytest.mark.parametrize("change", [
+    dict(epsilon=math.nextafter(1, 0)), dict(epsilon=math.nextafter(1, 2)), dict(holds=False), dict(claimed=2.)])
 def test_a_wrong_certificate_is_found(change):
     m = br.rr(5, 1.)
     _, worst = mechanisms.judge_table(m.weights.tolist(), m.denominator, 1.)
@@ -98,8 +109,9 @@ def test_a_window_too_heavy_is_found():
 
 def test_draws_at_another_epsilon_are_found():
     rng, n = np.random.default_rng(0), 10**6
-    wrong = [draws.Tally(300).add(br.rr(10, epsilon).weights / 2**62 * n, br.rr(10, 1.).weights / 2**62) for epsilon in (1., 1.02)]
-    assert wrong[0] == [] and wrong[1]
+    table = lambda epsilon: br.rr(10, epsilon).weights / 2**62
+    assert draws.Tally(300).add(table(1.) * n, table(1.)) == []
+    assert draws.Tally(300).add(table(1.02) * n, table(1.)) == ["draws do not fit the table"]
     counts = np.array([rng.multinomial(n, [.5, .5, 0])])
     assert draws.Tally(300).add(counts, np.array([[.5, .5, 0]])) == []
     counts[0, 2] = 1

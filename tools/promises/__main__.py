@@ -1,4 +1,4 @@
-"""The promises at scale: random mechanisms judged exactly, draws held against their tables, releases killed, bad columns offered.
+"""The promises at scale: mechanisms judged exactly, draws held against their tables, kills, bad columns.
 
     python tools/promises                              all in full, figures in results/promises.json
     python tools/promises --parts kills columns        these parts again; the figures of the others stay
@@ -16,7 +16,7 @@ from pathlib import Path
 from blockrr.learning.data import atomic_write
 from blockrr.study.experiment import provenance
 
-FULL = {"kills": 800, "mechanisms": 100_000, "draws": 10**9, "columns": 3_000}  # kills first: they fork, and no threads are there yet
+FULL = {"kills": 800, "mechanisms": 100_000, "draws": 10**9, "columns": 3_000}  # kills fork: before any threads
 OUTPUT = Path(__file__).resolve().parent.parent.parent / "results" / "promises.json"
 SCHEMA = 1
 
@@ -26,12 +26,14 @@ def say(line): print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
 
 def options(argv=None) -> argparse.Namespace:
     "What was asked for on the command line."
-    parser = argparse.ArgumentParser("promises", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", choices=FULL, default=list(FULL), help="which parts to run (default: all)")
-    parser.add_argument("--scale", type=float, default=1., help="share of the full counts (default: 1)")
-    for name, count in FULL.items(): parser.add_argument(f"--{name}", type=int, help=f"how many, instead of the scale's share of {count:,}")
-    parser.add_argument("--seed", type=int, default=13, help="what random cases are made from (default: 13); secure draws and moments of kills do not repeat")
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="JSON file for the figures (default: results/promises.json)")
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("promises", description=__doc__, formatter_class=raw)
+    add = parser.add_argument
+    add("--parts", nargs="+", choices=FULL, default=list(FULL), help="which parts to run (default: all)")
+    add("--scale", type=float, default=1., help="share of the full counts (default: 1)")
+    for name, count in FULL.items(): add(f"--{name}", type=int, help=f"how many, instead of a share of {count:,}")
+    add("--seed", type=int, default=13, help="makes the cases (default: 13); secure bits and moments of kills differ")
+    add("--output", type=Path, default=OUTPUT, help="JSON file for the figures (default: results/promises.json)")
     return parser.parse_args(argv)
 
 
@@ -50,17 +52,19 @@ def write(path, parts):
 
 
 def run(chosen) -> int:
-    "Run the chosen parts; how many of them found a fault."
+    "Run the chosen parts; how many trials had faults."
     parts = json.loads(chosen.output.read_text())["parts"] if chosen.output.exists() else {}
-    broken = 0
+    failures = 0
     for name in [n for n in FULL if n in chosen.parts]:
         count = getattr(chosen, name)
-        parts[name] = figures(name, round(FULL[name] * chosen.scale) if count is None else count, chosen.seed)
+        if count is None: count = round(FULL[name] * chosen.scale)
+        part = parts[name] = figures(name, count, chosen.seed)
         write(chosen.output, parts)
-        broken += bool(parts[name]["failures"])
-        say(f"{name}: {parts[name]['failures']} faults in {parts[name][name]:,}, {parts[name]['provenance']['wall_seconds']:.0f} s")
-        for problem in parts[name]["problems"]: print(f"    {problem}")
-    return broken
+        failures += part["failures"]
+        seconds = part["provenance"]["wall_seconds"]
+        say(f"{name}: {part[name]:,} tried in {seconds:.0f} s, {part['failures']} with faults")
+        for problem in part["problems"]: print(f"    {problem}")
+    return failures
 
 
 if __name__ == "__main__": sys.exit(bool(run(options())))

@@ -25,7 +25,7 @@ WHOLE = [91827364, 91827371, 91827388]
 DAYS = [datetime.date(1911, 3, 7), datetime.date(1911, 5, 9), datetime.date(1911, 8, 2)]
 REALS = [91827.25, 91828.5, 91830.75]
 STRANGE = "axolotl3377"
-SECRETS = ("quagga", "okapi", "bongo", "axolotl", "91827", "91828", "91830", "1911", "datetime.date(", "70417041", "3377")
+SECRETS = "quagga", "okapi", "bongo", "axolotl", "91827", "91828", "91830", "1911", "datetime.date(", "70417041", "3377"
 
 
 def one_of(rng, values): return values[int(rng.integers(len(values)))]
@@ -34,14 +34,18 @@ def column(rng, domain, n): return [one_of(rng, domain) for _ in range(n)]
 
 def strays(rng, domain):
     "A value that is no label of the domain, in place of a label."
-    value = one_of(rng, domain)
-    general = [None, float("nan"), pd.NA, pd.NaT, np.datetime64("NaT"), STRANGE, STRANGE.encode(), 3377.5, -3377, 3377 + 1j, int("7041" * 12), -int("7041" * 12), [value], (value,),
-               {value: 1}, {value}, np.array([value, value]), object(), Ellipsis, decimal.Decimal("NaN"), float("inf"), value.__class__, slice(value), lambda: value,
-               datetime.datetime(1911, 3, 7, 12), np.datetime64("1911-04-01"), pd.Timestamp("1911-04-01"), bytearray(b"axolotl"), memoryview(b"axolotl"), True, np.bool_(False), ""]
-    if isinstance(value, str): general += [value + " ", value.upper(), value.encode(), value[:-1], np.str_(value + "\0x"), value + "\n"]
-    if isinstance(value, int): general += [str(value), -value, value + .5, value * 2**64, float(value) + 1, np.uint64(2**64 - 1), f"{value}.0"]
-    if isinstance(value, datetime.date): general += [str(value), datetime.datetime(value.year, value.month, value.day, 1), value.toordinal()]
-    return one_of(rng, general)
+    value, huge = one_of(rng, domain), int("7041" * 12)
+    pool = [None, float("nan"), pd.NA, pd.NaT, np.datetime64("NaT"), decimal.Decimal("NaN"), float("inf"), Ellipsis, "",
+            STRANGE, STRANGE.encode(), bytearray(b"axolotl"), memoryview(b"axolotl"), True, np.bool_(False),
+            3377.5, -3377, 3377 + 1j, huge, -huge, np.datetime64("1911-04-01"), pd.Timestamp("1911-04-01"),
+            [value], (value,), {value: 1}, {value}, np.array([value] * 2), type(value), slice(value), strays, object()]
+    near = {str: _near_text, int: _near_whole, datetime.date: _near_day}.get(type(value))
+    return one_of(rng, pool + (near(value) if near else []))
+
+
+def _near_text(v): return [f"{v} ", f"{v}\n", v.upper(), v.encode(), v[:-1], np.str_(f"{v}\0x")]
+def _near_whole(v): return [str(v), f"{v}.0", -v, v + .5, v * 2**64, np.uint64(2**64 - 1)]
+def _near_day(v): return [str(v), v.toordinal(), datetime.datetime(v.year, v.month, v.day, 1)]
 
 
 def spoiled(rng, domain) -> list:
@@ -57,19 +61,22 @@ def objects(values) -> np.ndarray:
     return array
 
 
+def with_one(rng, domain, value) -> list:
+    "Labels of the domain and, somewhere among them, another value."
+    labels = column(rng, domain, int(rng.integers(0, 30)))
+    labels.insert(int(rng.integers(0, len(labels) + 1)), value)
+    return labels
+
+
 def unknown(rng, domain):
     "Labels of the domain's own type, one of them unknown."
-    other = {str: STRANGE, int: 33770000, float: float("nan"), datetime.date: datetime.date(1911, 1, 1)}[type(domain[0])]
-    labels = column(rng, domain, int(rng.integers(0, 30)))
-    labels.insert(int(rng.integers(0, len(labels) + 1)), other)
-    return labels
+    others = {str: STRANGE, int: 33770000, float: float("nan"), datetime.date: datetime.date(1911, 1, 1)}
+    return with_one(rng, domain, others[type(domain[0])])
 
 
 def holed(rng, domain):
     "Labels of the domain, one of them missing."
-    labels = column(rng, domain, int(rng.integers(0, 30)))
-    labels.insert(int(rng.integers(0, len(labels) + 1)), None)
-    return labels
+    return with_one(rng, domain, None)
 
 
 def masked(rng, domain):
@@ -78,6 +85,7 @@ def masked(rng, domain):
     return array
 
 
+def _arrow_dtype(values): return pa.array(values).to_pandas(types_mapper=pd.ArrowDtype)
 def _dictionary(values): return pa.chunked_array([pa.array(values).dictionary_encode()])
 def _good(rng, domain): return np.array(column(rng, domain, 12))
 
@@ -102,7 +110,7 @@ ANY = {
     "missing in Polars": lambda rng, d: pl.Series(holed(rng, d)),
     "missing in Arrow": lambda rng, d: pa.chunked_array([pa.array(holed(rng, d))]),
     "missing in a dictionary": lambda rng, d: _dictionary(holed(rng, d)),
-    "missing in an Arrow dtype": lambda rng, d: pd.Series(pa.array(holed(rng, d)).to_pandas(types_mapper=pd.ArrowDtype)),
+    "missing in an Arrow dtype": lambda rng, d: _arrow_dtype(holed(rng, d)),
     "masked": masked,
     "nested list": lambda rng, d: [[v] for v in column(rng, d, 5)],
     "ragged list": lambda rng, d: [column(rng, d, 2), column(rng, d, 3)],
@@ -178,8 +186,9 @@ FOREIGN = {
     "booleans": lambda rng, d: np.array([True, False]),
     "booleans in pandas": lambda rng, d: pd.Series([True, None], dtype="boolean"),
 }
-NUMBERS_TAKE = {"long double", "tensor without dimension", "unknown in a tensor", "range", "numbers for labels", "largest number", "fractions", "booleans",
-                "unknown in a dictionary", "unknown in a category"}
+# what a mechanism for numbers may take, as it moves every number into its range
+NUMBERS = {"long double", "unknown in a tensor", "range", "numbers for labels", "largest number", "fractions",
+           "booleans", "unknown in a dictionary", "unknown in a category", "polars objects"}
 
 
 # what is said
@@ -204,22 +213,36 @@ def verdict(act) -> str:
         else: text, fault = "", "accepted"
     text = " ".join([text, out.getvalue(), *(str(w.message) for w in said)]).lower()
     shown = [s for s in SECRETS if s in text]
-    return "; ".join(filter(None, [fault, "a message shows a label" if shown else "", "" if text.strip() or fault else "says nothing"]))
+    faults = [fault, "a message shows a label" if shown else "", "" if text.strip() or fault else "says nothing"]
+    return "; ".join(filter(None, faults))
 
 
 def numeric(rng):
     "A mechanism for numbers."
-    build = [lambda: br.rr_on_bins(REALS, [3, 2, 1], 1.), lambda: br.rp_with_prior(REALS, [2, 1], 1.), lambda: comparators.laplace(REALS, 1., cells=32)]
-    return one_of(rng, build)()
+    if rng.integers(2): return br.rr_on_bins(REALS, [3, 2, 1], 1.)
+    return one_of(rng, [br.rp_with_prior(REALS, [2, 1], 1.), comparators.laplace(REALS, 1., cells=32)])
 
 
 def bad(rng, i) -> tuple:
-    "The i-th bad column: its name, the column, its domain and the mechanisms that must refuse it."
-    domain = [TEXT, WHOLE, DAYS, REALS][i % 4]
-    pool = ANY | FOREIGN
-    if domain is REALS: pool = {k: v for k, v in pool.items() if k not in NUMBERS_TAKE and "strays" not in k and k != "polars objects"}
+    "The i-th bad column: its name, the column, its domain and a mechanism that must refuse it."
+    domain, pool = [TEXT, WHOLE, DAYS, REALS][i % 4], ANY | FOREIGN
+    if domain is not REALS: mechanism = br.rr(domain, 1.)
+    else:
+        mechanism = numeric(rng)
+        pool = {name: make for name, make in pool.items() if name not in NUMBERS and "strays" not in name}
     name = one_of(rng, sorted(pool))
-    return name, pool[name](rng, domain), domain, numeric(rng) if domain is REALS else br.rr(domain, 1.)
+    return name, pool[name](rng, domain), domain, mechanism
+
+
+def offer(labels, domain, mechanism, method, ledger) -> list:
+    "What is wrong with how a mechanism and a release receive a bad column."
+    wrong = [verdict(lambda: mechanism.privatize(labels))]
+    if domain is not REALS:
+        release = lambda: br.release(labels, 1., domain, method=method, ledger=ledger, dataset_id="d", budget=1e9)
+        before = ledger.account("d")
+        wrong.append(verdict(release))
+        if ledger.account("d") != before: wrong.append("the ledger was debited")
+    return sorted(set(wrong) - {""})
 
 
 def run(count, seed, say=print) -> dict:
@@ -227,18 +250,12 @@ def run(count, seed, say=print) -> dict:
     faults, names = Faults(), Counter()
     with tempfile.TemporaryDirectory() as place:
         ledger = br.Ledger(Path(place) / "ledger.db")
-        ledger.spend("d", .5, budget=100)
+        ledger.spend("d", .5, budget=1e9)
         for i in range(count):
             rng = np.random.default_rng([seed, i])
             name, labels, domain, mechanism = bad(rng, i)
-            acts = [lambda: mechanism.privatize(labels)]
-            method = one_of(rng, ["rr", "rr_with_prior", "block_rr"])
-            if domain is not REALS: acts.append(lambda: br.release(labels, 1., domain, method=method, ledger=ledger, dataset_id="d"))
-            wrong = sorted({verdict(act) for act in acts[::-1]} - {""})  # a generator is used up by the first
-            account = ledger.account("d")
-            if (account.spent, account.debits) != (.5, 1): wrong.append("the ledger was debited")
-            if "debited" in "".join(wrong): ledger = br.Ledger(Path(place) / f"ledger{i}.db"); ledger.spend("d", .5, budget=100)
-            names[name] += 1
+            wrong = offer(labels, domain, mechanism, one_of(rng, ["rr", "rr_with_prior", "block_rr"]), ledger)
             faults.add(f"column {i}, domain of {type(domain[0]).__name__}", [f"{name}: {w}" for w in wrong])
+            names[name] += 1
             if (i + 1) % 1_000 == 0: say(f"columns: {i + 1:,} offered, {faults.trials} with faults")
     return {"columns": count, "kinds": len(names), **faults.figures()}

@@ -70,23 +70,29 @@ def statistic(counts, probabilities) -> tuple:
         i = expected[:-1].argmin()
         for x in (counts, expected): x[i] += x[-1]
         counts, expected = counts[:-1], expected[:-1]
-    return float(((counts - expected)**2 / np.maximum(expected, 1e-300)).sum()), len(expected) - 1, impossible
+    value = ((counts - expected)**2 / np.maximum(expected, 1e-300)).sum()
+    return float(value), len(expected) - 1, impossible
 
 
 class Tally:
     "Test after test, and what they say together."
-    def __init__(self, tests): self.threshold, self.p, self.total, self.freedom = FAMILY / (tests + 1), [], 0., 0
+    def __init__(self, tests):
+        self.threshold, self.p = FAMILY / (tests + 1), []  # Bonferroni; one more test is for all together
+        self.total, self.freedom = 0., 0
 
     def add(self, counts, probabilities) -> list:
         "Test one mechanism: counts and probabilities, [rows, outputs]. What is wrong with it."
-        rows = [statistic(c, p) for c, p in zip(counts, probabilities) if c.sum()]
-        value, freedom = sum(r[0] for r in rows), sum(r[1] for r in rows)
+        values, freedoms, impossible = zip(*(statistic(c, p) for c, p in zip(counts, probabilities) if c.sum()))
+        value, freedom = sum(values), sum(freedoms)
         self.p.append(float(chi2.sf(value, freedom)) if freedom else 1.)
-        self.total, self.freedom = self.total + value, self.freedom + freedom
-        wrong = ["an output that has no chance came"] if any(r[2] for r in rows) else []
-        return [*wrong, f"p = {self.p[-1]:.2g}"] if self.p[-1] < self.threshold else wrong
+        self.total += value
+        self.freedom += freedom
+        wrong = ["an output that has no chance came"] if any(impossible) else []
+        return [*wrong, "draws do not fit the table"] if self.p[-1] < self.threshold else wrong
 
-    def together(self) -> float: return float(chi2.sf(self.total, self.freedom)) if self.freedom else 1.
+    def together(self) -> float:
+        "The p value of all trials as one."
+        return float(chi2.sf(self.total, self.freedom)) if self.freedom else 1.
 
 
 # mechanisms and their draws
@@ -98,7 +104,8 @@ def random_mechanism(rng, domain):
     if kind == 0: return br.rr(domain, epsilon)
     if kind == 1: return br.rr_with_prior(prior, epsilon, labels=domain)
     if kind == 2: return br.rr_with_prior(prior, epsilon, k=int(rng.integers(1, K + 1)), labels=domain)
-    if kind == 3: return br.optimal_rr(prior, epsilon, rng.random() * br.frontier(prior, epsilon).largest_floor, labels=domain)
+    floor = rng.random() * br.frontier(prior, epsilon).largest_floor
+    if kind == 3: return br.optimal_rr(prior, epsilon, floor, labels=domain)
     return br.block_rr(br.partition_by_weight(prior, 1.2, 1), epsilon, labels=domain)
 
 
@@ -112,105 +119,130 @@ def indices(labels, domain) -> np.ndarray:
     return np.where(known[at] == array, at, -1)
 
 
-def seed_for(rng, i):
-    "Secure bits for every second trial, a seed of 128 bits for the others."
-    return int.from_bytes(rng.bytes(16), "little") if i % 2 else None
+def seed_for(rng):
+    "Secure bits for half of the trials, a seed of 128 bits for the others."
+    return int.from_bytes(rng.bytes(16), "little") if rng.integers(2) else None
 
 
-def through_container(rng, i, n, name) -> tuple:
+def released(rng, mechanism, column, domain) -> tuple:
+    "Released labels, and the mechanism that they went through: in one go, in pieces, or by `release`."
+    way, seed, threads = rng.integers(5), seed_for(rng), int(rng.integers(1, 4))
+    if way == 0 and isinstance(column, np.ndarray):
+        cuts = np.sort(rng.integers(0, len(column) + 1, 3))
+        pieces = mechanism.privatize_chunks(np.split(column, cuts), seed=seed, threads=threads)
+        return np.concatenate(list(pieces)), mechanism
+    if way == 1:
+        prior = rng.dirichlet(np.ones(len(domain)))
+        out = br.release(column, mechanism.epsilon, domain, method="rr_with_prior", prior=prior, seed=seed)
+        return out.labels, out.mechanism
+    return mechanism.privatize(column, seed=seed, threads=threads), mechanism
+
+
+def crossed(rows, outputs, shape) -> np.ndarray:
+    "How often each output came for each row."
+    return np.bincount(rows * shape[1] + outputs, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def through_container(rng, n, name) -> tuple:
     "Counts and probabilities of n labels through one container, and what is wrong with what came back."
-    box, large = CONTAINERS[name], i % 3 == 2
+    box, large = CONTAINERS[name], rng.integers(3) == 0  # large tables have a sampler of their own
     K = min(box.most, int(rng.integers(129, 190) if large else rng.integers(2, 40)))
-    domain = box.domain(K)
-    mechanism, codes = random_mechanism(rng, domain), rng.integers(0, K, n)
-    column, threads, seed = box.make(np.asarray(domain)[codes]), int(rng.integers(1, 4)), seed_for(rng, i)
-    if i % 5 == 4 and isinstance(column, np.ndarray):
-        cut = sorted(rng.integers(0, n + 1, 3).tolist())
-        released = np.concatenate(list(mechanism.privatize_chunks(np.split(column, cut), seed=seed, threads=threads)))
-    elif i % 5 == 3:
-        out = br.release(column, mechanism.epsilon, domain, method="rr_with_prior", prior=rng.dirichlet(np.ones(K)), seed=seed)
-        released, mechanism = out.labels, out.mechanism
-    else: released = mechanism.privatize(column, seed=seed, threads=threads)
-    wrong = [] if type(released) is type(column) and len(released) == n else ["not the container that came in"]
-    drawn = indices(released, domain)
-    if drawn.min() < 0: return None, None, [*wrong, "something that is no label"]
+    domain, codes = box.domain(K), rng.integers(0, K, n)
+    column = box.make(np.asarray(domain)[codes])
+    labels, mechanism = released(rng, random_mechanism(rng, domain), column, domain)
+    same = type(labels) is type(column) and len(labels) == n
+    drawn = indices(labels, domain)
+    if not same or drawn.min() < 0: return None, None, ["not the container and the labels that came in"]
     probabilities = np.zeros((K, K))
-    probabilities[:, [mechanism.labels.index(o) for o in mechanism.outputs]] = mechanism.weights / mechanism.denominator
-    return np.bincount(codes * K + drawn, minlength=K * K).reshape(K, K), probabilities, wrong
+    at = [mechanism.labels.index(o) for o in mechanism.outputs]
+    probabilities[:, at] = mechanism.weights / mechanism.denominator
+    return crossed(codes, drawn, (K, K)), probabilities, []
 
 
-def through_values(rng, i, n) -> tuple:
+def through_values(rng, n) -> tuple:
     "The same for mechanisms whose outputs are numbers, in tables of few and of many columns."
-    values, epsilon = np.unique(rng.uniform(0, 9, int(rng.integers(3, 20)))), float(np.exp(rng.uniform(-1, 2)))
-    build = [lambda: br.rr_on_bins(values, rng.dirichlet(np.ones(len(values))), epsilon), lambda: comparators.laplace(values, epsilon, cells=1024),
-             lambda: comparators.staircase(values, epsilon, cells=200), lambda: comparators.exponential(values, epsilon)][i % 4]
-    mechanism, codes = build(), rng.integers(0, len(values), n)
-    released = mechanism.privatize(values[codes], seed=seed_for(rng, i), threads=int(rng.integers(1, 4)))
-    drawn, J = indices(released, mechanism.outputs), len(mechanism.outputs)
+    values = np.unique(rng.uniform(0, 9, int(rng.integers(3, 20))))
+    epsilon, prior = float(np.exp(rng.uniform(-1, 2))), rng.dirichlet(np.ones(len(values)))
+    build = [
+        lambda: br.rr_on_bins(values, prior, epsilon),
+        lambda: comparators.laplace(values, epsilon, cells=1024),
+        lambda: comparators.staircase(values, epsilon, cells=200),
+        lambda: comparators.exponential(values, epsilon),
+    ]
+    mechanism, codes = build[rng.integers(4)](), rng.integers(0, len(values), n)
+    numbers = mechanism.privatize(values[codes], seed=seed_for(rng), threads=int(rng.integers(1, 4)))
+    drawn = indices(numbers, mechanism.outputs)
     if drawn.min() < 0: return None, None, ["something that is no output"]
-    return np.bincount(codes * J + drawn, minlength=len(values) * J).reshape(-1, J), mechanism.weights / mechanism.denominator, []
+    return crossed(codes, drawn, mechanism.weights.shape), mechanism.weights / mechanism.denominator, []
 
 
-def through_interval(rng, i, n) -> tuple:
+def through_interval(rng, n) -> tuple:
     "The same for RPWithPrior: labels at both ends of the interval and outside it, outputs in 64 parts of the support."
-    outside = ["uniform", "project"][i % 2]
-    m = br.rp_with_prior(np.linspace(0, 1, 11), rng.dirichlet(np.ones(10)), float(np.exp(rng.uniform(-1, 2))), delta=rng.uniform(.01, .3), outside=outside)
-    (c1, c0), w, M = map(int, m.weights), m.window, m.cells
-    span, codes = m.high - m.low, rng.integers(0, 3, n)
-    labels = np.array([m.low, m.high, m.high + span])[codes]
-    cell = np.rint((m.privatize(labels, seed=seed_for(rng, i)) - m.support[0]) / m.step - .5).astype(np.int64)
-    if cell.min() < 0 or cell.max() >= M: return None, None, ["a number outside the support"]
-    edges = np.arange(65) * M // 64
-    inside = lambda a, b: np.diff(edges.clip(a, b)) * (c1 - c0) + np.diff(edges) * c0
-    low, high, flat = inside(0, 2 * w), inside(M - 2 * w, M), np.diff(edges) * (m.denominator / M)
-    probabilities = np.array([low, high, high if outside == "project" else flat]) / m.denominator
-    return np.bincount(codes * 64 + np.searchsorted(edges, cell, "right") - 1, minlength=192).reshape(3, 64), probabilities, []
+    outside, epsilon = ["uniform", "project"][rng.integers(2)], float(np.exp(rng.uniform(-1, 2)))
+    prior, delta = rng.dirichlet(np.ones(10)), rng.uniform(.01, .3)
+    m = br.rp_with_prior(np.linspace(0, 1, 11), prior, epsilon, delta=delta, outside=outside)
+    codes = rng.integers(0, 3, n)
+    labels = np.array([m.low, m.high, 2 * m.high - m.low])[codes]
+    numbers = m.privatize(labels, seed=seed_for(rng), threads=int(rng.integers(1, 4)))
+    cell = np.rint((numbers - m.support[0]) / m.step - .5).astype(np.int64)
+    if cell.min() < 0 or cell.max() >= m.cells: return None, None, ["a number outside the support"]
+    edges = np.arange(65) * m.cells // 64
+    return crossed(codes, np.searchsorted(edges, cell, "right") - 1, (3, 64)), _shares(m, edges), []
 
 
-def through_many_classes(rng, i, n) -> tuple:
-    "The same for plain randomised response on more classes than a table can have: how far a label moves around the circle of classes."
+def _shares(m, edges) -> np.ndarray:
+    "The chance of every part of the support for a label at the low end, at the high end, and outside."
+    (c1, c0), window, M = map(int, m.weights), 2 * m.window, m.cells
+    heavy = [np.diff(edges.clip(*ends)) for ends in ((0, window), (M - window, M))]
+    low, high = ((h * (c1 - c0) + np.diff(edges) * c0) / m.denominator for h in heavy)
+    return np.array([low, high, high if m.outside == "project" else np.diff(edges) / M])
+
+
+def through_many_classes(rng, n) -> tuple:
+    "The same for plain randomised response on too many classes for a table: how far labels move on their circle."
     K, epsilon = int(rng.choice([5_000, 70_000, 2**20])), float(rng.uniform(3, 12))
     y = rng.integers(0, K, n)
-    moved = (np.asarray(br.rr(K, epsilon).privatize(y, seed=seed_for(rng, i)), np.int64) - y) % K
-    other = 1 / (math.exp(epsilon) + K - 1)
-    edges = np.append(0, 1 + np.arange(101) * (K - 1) // 100)
-    counts = np.bincount(np.searchsorted(edges, moved, "right") - 1, minlength=101)
-    probabilities = np.diff(edges) * other
-    probabilities[0] = math.exp(epsilon) * other
-    return counts[None], probabilities[None], []
+    moved = (np.asarray(br.rr(K, epsilon).privatize(y, seed=seed_for(rng)), np.int64) - y) % K
+    edges = np.append(0, 1 + np.arange(101) * (K - 1) // 100)  # not at all, or somewhere in a hundredth of the circle
+    probabilities = np.diff(edges) / (math.exp(epsilon) + K - 1)
+    probabilities[0] *= math.exp(epsilon)
+    return crossed(0, np.searchsorted(edges, moved, "right") - 1, (1, 101)), probabilities[None], []
 
 
-SPECIAL = {"values": (through_values, 30), "interval": (through_interval, 20), "many classes": (through_many_classes, 20)}
+SPECIAL = {"values": through_values, "interval": through_interval, "many classes": through_many_classes}
+SHARES = {**{name: box.share for name, box in CONTAINERS.items()}, "values": 30, "interval": 20, "many classes": 20}
 PIECE = 1 << 22  # labels at a time
 
 
 def plan(count) -> list:
     "(name, draws) of every trial: containers in turn, ten rounds at full size."
-    shares = {name: c.share for name, c in CONTAINERS.items()} | {name: share for name, (_, share) in SPECIAL.items()}
     rounds = min(10, max(1, count // 10**7))
-    return [(name, -(-count * share // (sum(shares.values()) * rounds))) for _ in range(rounds) for name, share in shares.items()]
+    whole = [(name, -(-count * share // (sum(SHARES.values()) * rounds))) for name, share in SHARES.items()] * rounds
+    return [(name, min(PIECE, n - a)) for name, n in whole for a in range(0, n, PIECE)]
 
 
-def trial(rng, i, n, name) -> tuple:
-    "Draw n labels for one trial."
-    return SPECIAL[name][0](rng, i, n) if name in SPECIAL else through_container(rng, i, n, name)
+def trial(rng, name, n) -> tuple:
+    "Draw n labels for one trial: counts, probabilities and what is wrong."
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that some labels are never released, for example
+        return SPECIAL[name](rng, n) if name in SPECIAL else through_container(rng, n, name)
 
 
 def run(count, seed, say=print) -> dict:
     "Draw at least `count` labels and test each mechanism's draws against its table."
-    trials = [(name, min(PIECE, n - a)) for name, n in plan(count) for a in range(0, n, PIECE)]
-    tally, by_name, faults = Tally(len(trials)), Counter(), Faults()
+    trials = plan(count)
+    tally, drawn, faults = Tally(len(trials)), Counter(), Faults()
     for i, (name, n) in enumerate(trials):
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that labels are never released, and the like: not the matter here
-                counts, probabilities, wrong = trial(np.random.default_rng([seed, i]), i, n, name)
+            counts, probabilities, wrong = trial(np.random.default_rng([seed, i]), name, n)
             if counts is not None: wrong = wrong + tally.add(counts, probabilities)
         except Exception as e: wrong = [f"{type(e).__name__}: {e}"]
-        else: by_name[name] += n
+        else: drawn[name] += n
         faults.add(f"trial {i}, {name}", wrong)
-        if (i + 1) % 100 == 0: say(f"draws: {i + 1} of {len(trials)} trials, {sum(by_name.values()):,} labels, {faults.trials} with faults")
+        if (i + 1) % 100 == 0:
+            say(f"draws: {i + 1} of {len(trials)} trials, {sum(drawn.values()):,} labels, {faults.trials} with faults")
     p = tally.together()
-    faults.add("all trials together", [f"p = {p:.2g}"] if p < tally.threshold else [])
-    return {"draws": sum(by_name.values()), "tests": len(trials) + 1, "family_level": FAMILY, "threshold": tally.threshold, "smallest_p": min(tally.p, default=1.),
-            "p_of_all_together": p, "degrees_of_freedom": tally.freedom, "by_container": dict(by_name), **faults.figures()}
+    faults.add("all trials together", ["draws do not fit the tables"] if p < tally.threshold else [])
+    tests = {"tests": len(trials) + 1, "degrees_of_freedom": tally.freedom, "family_level": FAMILY}
+    found = {"threshold": tally.threshold, "smallest_p": min(tally.p, default=1.), "p_of_all_together": p}
+    return {"draws": sum(drawn.values()), **tests, **found, "by_container": dict(drawn), **faults.figures()}

@@ -15,4 +15,5 @@ class Faults:
     def figures(self) -> dict:
         "The number of trials with faults, and the forty commonest faults."
         common = sorted(self.seen.items(), key=lambda item: -item[1][0])[:40]
-        return {"failures": self.trials, "problems": [f"{fault} ({times} times, first in {first})" for fault, (times, first) in common]}
+        problems = [f"{fault} ({times} times, first in {first})" for fault, (times, first) in common]
+        return {"failures": self.trials, "problems": problems}

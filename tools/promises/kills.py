@@ -1,6 +1,5 @@
 """Releases killed at random moments: what the ledger and the folder then say."""
 import csv
-import hashlib
 import json
 import os
 import re
@@ -27,14 +26,19 @@ DOMAIN, EPSILON, BUDGET, ROWS = ["never", "once", "sometimes"], .25, 100, 400
 PRIVATE = 0o077  # permissions that a file with labels must not have where its source has none of them
 
 
+def private(path):
+    "A new binary file that only its owner may read."
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+
+
 # processes
 
 def forked(action, log):
-    "The id of a child process that runs action() and is gone, its words in a file. A warm process: nothing is imported again."
+    "The id of a child that runs action() and ends, its words in a file. It is warm: nothing is imported again."
     sys.stdout.flush(), sys.stderr.flush()
     if pid := os.fork(): return pid
-    out, status = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 70
-    os.dup2(out, 1), os.dup2(out, 2)
+    out, status = private(log), 70
+    for stream in (1, 2): os.dup2(out.fileno(), stream)
     try: status = action() or 0
     except SystemExit as e:
         if not isinstance(e.code, int): print(e.code, file=sys.stderr)
@@ -67,8 +71,9 @@ def debits(ledger, name) -> int:
     except ValueError as e:
         if re.search(r"\bnew\b|no debit", str(e)): return 0
         raise
-    if account.spent != EPSILON * account.debits or account.left != BUDGET - account.spent:  # exact in binary and in decimals
-        raise ValueError(f"ledger: {account.debits} debits of {EPSILON} are {account.spent} spent and {account.left} left")
+    spent = EPSILON * account.debits  # exact as a float
+    if (account.spent, account.left) != (spent, BUDGET - spent):
+        raise ValueError(f"ledger: {account.debits} debits of {EPSILON} are {account.spent} spent, {account.left} left")
     return account.debits
 
 
@@ -97,16 +102,17 @@ class Run(NamedTuple):
     def statement(self) -> Path: return self.folder / "out.csv.json"
 
     def arguments(self) -> list:
-        return ["release", str(self.source), "--output", str(self.target), "--column", "y", "--domain", ",".join(DOMAIN), "--epsilon", str(EPSILON),
-                "--method", "rr", "--ledger", str(self.ledger), "--dataset-id", self.name, "--budget", str(BUDGET)]
+        options = {"output": self.target, "column": "y", "domain": ",".join(DOMAIN), "epsilon": EPSILON, "method": "rr",
+                   "ledger": self.ledger, "dataset-id": self.name, "budget": BUDGET}
+        return ["release", str(self.source), *(word for k, v in options.items() for word in (f"--{k}", str(v)))]
 
 
 def new_run(folder, ledger, name, rng) -> Run:
     "A folder with a column to release; only its owner may read it."
     folder.mkdir(mode=0o700)
     run = Run(folder, ledger, name)
-    labels = np.array(DOMAIN)[rng.integers(0, 3, ROWS)]
-    with open(os.open(run.source, os.O_WRONLY | os.O_CREAT, 0o600), "w") as f: f.write("x,y\n" + "".join(f"{i},{y}\n" for i, y in enumerate(labels)))
+    rows = "".join(f"{i},{DOMAIN[y]}\n" for i, y in enumerate(rng.integers(0, 3, ROWS)))
+    with private(run.source) as f: f.write(f"x,y\n{rows}".encode())
     return run
 
 
@@ -114,7 +120,7 @@ def words(path) -> list: return re.findall("|".join(DOMAIN), path.read_bytes().d
 
 
 def columns(run) -> dict:
-    "Released labels in any file of the folder but the source and the words of the program, by inode: a hard link is no second release."
+    "Released labels in the files of a folder, by inode: a hard link is no second release, nor is one label all over."
     found = {}
     for path in run.folder.iterdir():
         if path in (run.source, run.ledger) or path.suffix == ".log" or not path.is_file(): continue
@@ -123,21 +129,27 @@ def columns(run) -> dict:
     return found
 
 
+def loose(run) -> list:
+    "Files that others may read, the public statement aside."
+    names = {p.name for p in run.folder.iterdir() if p.stat().st_mode & PRIVATE and ".json" not in p.name}
+    return sorted({re.sub(r"[.]\w{6,10}[.]tmp$", ".*.tmp", name) for name in names})
+
+
 def faults(run, paid) -> list:
     "What is wrong in the folder of a run, however it ended, if so many debits stand in the ledger."
     found, wrong, truth = columns(run), sound(run.ledger), words(run.source)
     if len(found) > paid: wrong.append(f"{len(found)} released columns and {paid} debits")
-    if any(np.mean([a == b for a, b in zip(labels, truth)]) > .8 for labels in found.values()): wrong.append("true labels in a file")
+    agreement = [np.mean([a == b for a, b in zip(labels, truth)]) for labels in found.values()]
+    if max(agreement, default=0) > .8: wrong.append("true labels in a file")
     if run.target.exists(): wrong += half_written(run)
-    loose = {re.sub(r"[.]\w{6,10}[.]tmp", ".*.tmp", p.name) for p in run.folder.iterdir() if p.stat().st_mode & PRIVATE and ".json" not in p.name}
-    if loose: wrong.append(f"others may read {', '.join(sorted(loose))}")
-    return wrong
+    return wrong + [f"others may read {name}" for name in loose(run)]
 
 
 def half_written(run) -> list:
     "What an output lacks."
     with open(run.target, newline="") as f: header, *rows = list(csv.reader(f))
-    whole = len(rows) == ROWS and all(len(r) == len(header) and r[header.index("y")] in DOMAIN for r in rows) and run.target.read_bytes().endswith(b"\n")
+    whole = len(rows) == ROWS and run.target.read_bytes().endswith(b"\n")
+    whole = whole and all(len(r) == len(header) and r[header.index("y")] in DOMAIN for r in rows)
     try: stated = json.loads(run.statement.read_text())["rows_released"]
     except (OSError, ValueError, KeyError): return ["an output without its statement"]
     return [] if whole and stated == ROWS else ["a half-written output"]
@@ -145,13 +157,14 @@ def half_written(run) -> list:
 
 def again(run, paid) -> list:
     "Run the same command to its end after a kill: what is wrong."
-    done, before = run.target.exists(), run.target.exists() and run.target.read_bytes()
+    done = run.target.read_bytes() if run.target.exists() else None
     log = run.folder / "again.log"
     status = finished(forked(lambda: main(run.arguments()), log))
     said = "\n".join(line for line in log.read_text().splitlines() if not line.startswith("Release of"))
     now = debits(run.ledger, run.name)
     wrong = [f"after the next run: {w}" for w in faults(run, now)]
-    if done and (status == 0 or now != paid or run.target.read_bytes() != before): wrong.append("a second release over a finished one")
+    if done and (status == 0 or now != paid or run.target.read_bytes() != done):
+        wrong.append("a second release over a finished one")
     if not done and paid and status == 0 and not re.search("kill|interrupt|stop|finish|earlier|left|before", said):
         wrong.append("the next run says nothing of the killed one")
     if status and not said.strip(): wrong.append("the next run failed and says nothing")
@@ -177,8 +190,9 @@ def in_fork(run): return forked(lambda: main(run.arguments()), run.folder / "wor
 
 def in_shell(run):
     "The program as it is installed, in an interpreter of its own."
-    with open(os.open(run.folder / "words.log", os.O_WRONLY | os.O_CREAT, 0o600), "wb") as log:
-        return subprocess.Popen([sys.executable, "-m", "blockrr", *run.arguments()], stdout=log, stderr=subprocess.STDOUT).pid
+    with private(run.folder / "words.log") as log:
+        command = [sys.executable, "-m", "blockrr", *run.arguments()]
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT).pid
 
 
 # the library: releases one after the other, each announced when it is there
@@ -190,16 +204,15 @@ def kill_library(ledger, name, seconds, rng) -> tuple:
 
     def release():
         for _ in range(50):
-            out = br.release(labels, EPSILON, 3, method=method, ledger=ledger, dataset_id=name, budget=BUDGET)
-            os.write(writer, hashlib.sha256(out.labels.tobytes()).digest())
+            br.release(labels, EPSILON, 3, method=method, ledger=ledger, dataset_id=name, budget=BUDGET)
+            os.write(writer, b".")
 
-    log = Path(ledger).parent / "library.log"
+    log = Path(ledger).with_suffix(".log")
     pid = forked(release, log)
     os.close(writer)
     hit = killed(pid, seconds)
-    with os.fdopen(reader, "rb") as f: said = f.read()
-    announced, paid = len(said) // 32, debits(ledger, name)
-    wrong = sound(ledger)
+    with os.fdopen(reader, "rb") as f: announced = len(f.read())
+    paid, wrong = debits(ledger, name), sound(ledger)
     if paid not in (announced, announced + 1): wrong.append(f"{announced} releases and {paid} debits")
     if not hit and announced < 50: wrong.append(f"ended by itself after {announced} releases: {log.read_text()[-200:]}")
     return hit, "between releases" if paid == announced else "debited, not released", wrong
@@ -211,9 +224,10 @@ def typical(folder, start, rng) -> float:
     "Seconds that a run takes when it is left alone."
     times = []
     for i in range(3):
-        run = new_run(folder / f"alone{i}{start.__name__}", folder / "alone.db", f"alone {i} {start.__name__}", rng)
+        run = new_run(folder / f"{start.__name__}{i}", folder / "alone.db", f"{start.__name__} {i}", rng)
         begin = time.perf_counter()
-        if status := finished(start(run)): raise RuntimeError(f"blockrr release ended with status {status}: {(run.folder / 'words.log').read_text()[-400:]}")
+        if status := finished(start(run)):
+            raise RuntimeError(f"blockrr release: status {status}: {(run.folder / 'words.log').read_text()[-400:]}")
         times.append(time.perf_counter() - begin)
     return statistics.median(times)
 
@@ -221,7 +235,7 @@ def typical(folder, start, rng) -> float:
 def attempt(i, folder, times, rng) -> tuple:
     "One process and its kill: the ledger and the data set that it used, and what came of it."
     own, name = folder / str(i), f"d{i}"
-    ledger = own / "ledger.db" if i % 4 == 3 else folder / "ledger.db"  # every fourth is killed with a ledger that it has to make first
+    ledger = own / "ledger.db" if i % 4 == 3 else folder / "ledger.db"  # every fourth run has to make its ledger first
     if i % 8 == 1:
         own.mkdir(mode=0o700)
         return ledger, name, *kill_library(ledger, name, rng.uniform(0, .2), rng)
@@ -233,7 +247,7 @@ def attempt(i, folder, times, rng) -> tuple:
 def run(count, seed, say=print) -> dict:
     "Kill `count` processes; those that were faster than the kill are not counted."
     rng, kills, i = np.random.default_rng(seed), 0, 0
-    ways, stages, found, kept = Counter(), Counter(), Faults(), {}
+    stages, found, kept = Counter(), Faults(), {}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         times = {start: typical(folder, start, rng) for start in (in_fork, in_shell)}
@@ -243,11 +257,10 @@ def run(count, seed, say=print) -> dict:
             else:
                 if not wrong: kept[ledger, name] = debits(ledger, name)
             if hit: kills, stages[how] = kills + 1, stages[how] + 1
-            ways["library" if i % 8 == 1 else "program" if i % 16 == 2 else "command in a warm process"] += hit
             found.add(f"attempt {i}, {how or 'not killed'}", wrong)
             if (i := i + 1) % 100 == 0: say(f"kills: {kills} of {count}, {found.trials} with faults")
         lost = sum(debits(ledger, name) != n for (ledger, name), n in kept.items())
     found.add("the end", [f"{lost} data sets have other debits than after their kill"] if lost else [])
     found.add("the end", [f"only {kills} of {i} processes could be killed"] if kills < count else [])
-    return {"kills": kills, "attempts": i, "by_way": dict(ways), "killed": dict(stages), "seconds_alone": {f.__name__: round(t, 3) for f, t in times.items()},
-            **found.figures()}
+    alone = {start.__name__: round(seconds, 3) for start, seconds in times.items()}
+    return {"kills": kills, "attempts": i, "killed": dict(stages), "seconds_alone": alone, **found.figures()}

@@ -21,18 +21,22 @@ EDGES = (1e-9, math.log(2), 1., 16., math.log(2**62), 44., math.nextafter(44., 4
 def exp_bounds(x: float, bits: int) -> tuple:
     "Integers a and b with a <= 2**bits e**x <= b, for a finite x >= 0."
     numerator, denominator = x.as_integer_ratio()
-    halvings = max(0, math.frexp(x)[1] + 8)  # e**x = (e**(x / 2**halvings))**(2**halvings), and that exponent is below 1 / 256
+    halvings = max(0, math.frexp(x)[1] + 8)  # so that the series is for less than 1 / 256; then as many squarings
     p = bits + 2 * halvings + 64
-    low, high = (numerator << p) // (denominator << halvings), -((-numerator << p) // (denominator << halvings))
-    sums = []
-    for t, up in ((low, 0), (high, 1)):
-        total, term, k = 1 << p, 1 << p, 1
-        while term > up:
-            term = (term * t >> p) // k + up
-            total, k = total + term, k + 1
-        sums.append(total + up)  # the terms that are left out are together below the last one
-    for _ in range(halvings): sums = [sums[0] * sums[0] >> p, (sums[1] * sums[1] >> p) + 1]
-    return sums[0] >> p - bits, (sums[1] >> p - bits) + 1
+    denominator <<= halvings
+    low = _series((numerator << p) // denominator, p, 0)
+    high = _series(-((-numerator << p) // denominator), p, 1)
+    for _ in range(halvings): low, high = low * low >> p, (high * high >> p) + 1
+    return low >> p - bits, (high >> p - bits) + 1
+
+
+def _series(t, p, up) -> int:
+    "The exponential series of t / 2**p in units of 2**-p; up: every term one unit too large, not rounded down."
+    total, term, k = 1 << p, 1 << p, 1
+    while term > up:
+        term = (term * t >> p) // k + up
+        total, k = total + term, k + 1
+    return total + up  # what is left out is together below the last term
 
 
 def within(high: int, low: int, x: float) -> bool:
@@ -68,10 +72,14 @@ def judge_table(rows, denominator, epsilon) -> tuple:
 
 
 def judge_interval(c1, c0, window, cells, denominator, uniform, epsilon) -> tuple:
-    "The same for a window of 2 w cells on M cells: c1 within, c0 outside it, 1 / M everywhere for labels outside the interval."
+    """The same for RPWithPrior: c1 in the 2 w cells of a window, c0 in all others.
+
+    uniform: labels outside the interval go to each cell alike.
+    """
     wrong, moves = [], cells > 2 * window
     if c0 < 0 or c1 < c0 or window < 1 or cells < 2 * window: wrong.append("weights that are no density")
-    if 2 * window * c1 + (cells - 2 * window) * c0 != denominator or denominator > 2**62: wrong.append("a row does not sum to the denominator")
+    total = 2 * window * c1 + (cells - 2 * window) * c0
+    if total != denominator or total > 2**62: wrong.append("a row does not sum to the denominator")
     pairs = [(c1, c0)] if moves else []
     if moves and uniform: pairs += [(c1 * cells, denominator), (denominator, c0 * cells)]
     worst = largest(pairs)
@@ -80,15 +88,16 @@ def judge_interval(c1, c0, window, cells, denominator, uniform, epsilon) -> tupl
 
 
 def judge_certificate(mechanism, certificate, epsilon, worst, claims=True) -> list:
-    "What is wrong with a mechanism's own certificate, given the pair of its largest ratio; claims: try other claims as well."
+    "What is wrong with a mechanism's certificate, given the pair of its largest ratio; claims: try others as well."
     stated, wrong = certificate.epsilon, []
     below = math.nextafter(stated, 0)
-    if mechanism.epsilon != epsilon or certificate.claimed != epsilon: wrong.append("another epsilon is certified than was asked for")
+    if {mechanism.epsilon, certificate.claimed} != {epsilon}: wrong.append("another epsilon than was asked for")
     if certificate.holds != within(*worst, epsilon): wrong.append("the certificate's verdict is wrong")
     if not within(*worst, stated): wrong.append("the certified epsilon is too small")
     if stated > 0 and within(*worst, below): wrong.append("the certified epsilon is not the smallest float")
-    if claims and not mechanism.certify(stated).holds: wrong.append("the certified epsilon does not hold as a claim")
-    if claims and stated > 0 and mechanism.certify(below).holds: wrong.append("a claim below the certified epsilon holds")
+    if not claims: return wrong
+    if not mechanism.certify(stated).holds: wrong.append("the certified epsilon does not hold as a claim")
+    if stated > 0 and mechanism.certify(below).holds: wrong.append("a claim below the certified epsilon holds")
     return wrong
 
 
@@ -105,22 +114,29 @@ def judge_entries(mechanism) -> list:
     "Whether the integers are as near to the probabilities as is promised: 1e-12 of them above 1e-6, 2**-58 below."
     P, W = mechanism.transition, mechanism.weights
     away = np.abs(W.astype(np.longdouble) - P.astype(np.longdouble) * 2**62)
-    return [] if (away <= np.where(P > 1e-6, 1e-12 * P * 2.**62, 16)).all() else ["an entry strays from its probability"]
+    room = np.where(P > 1e-6, 1e-12 * P * 2.**62, 16)
+    return [] if (away <= room).all() else ["an entry strays from its probability"]
 
 
 def judge_limits(mechanism, kind, rows, epsilon) -> list:
-    "Epsilon 0 says nothing about a label; plain randomised response at infinity is the label, and between has its formula."
-    wrong, D = [], mechanism.denominator
+    "Epsilon 0 says nothing about a label; plain randomised response has its formula, and at infinity is the label."
+    wrong = []
     if epsilon == 0 and any(len(set(c)) > 1 for c in zip(*rows)): wrong.append("epsilon 0 and rows that differ")
     if kind not in ("rr", "randomized_response"): return wrong
-    K = len(rows)
-    if math.isinf(epsilon): exact = (D, 0)
-    else:
-        e = Fraction(exp_bounds(epsilon, 192)[0], 2**192)
-        exact = (round(D * e / (e + K - 1)), round(Fraction(D) / (e + K - 1)))
-    room = [0 if math.isinf(epsilon) else max(32, x * 2 // 10**12) for x in exact]
-    off = any(abs(w - exact[i != j]) > room[i != j] for i, r in enumerate(rows) for j, w in enumerate(r))
-    return [*wrong, "randomised response does not follow its formula"] if off else wrong
+    same, other = _randomised_response(len(rows), epsilon, mechanism.denominator)
+    room = lambda x: 0 if math.isinf(epsilon) else max(32, 2 * x // 10**12)
+    near = np.where(np.eye(len(rows)) > 0, room(same), room(other))
+    wanted = np.where(np.eye(len(rows)) > 0, same, other)
+    if np.shape(rows) != wanted.shape or (np.abs(np.array(rows) - wanted) > near).any():
+        wrong.append("randomised response does not follow its formula")
+    return wrong
+
+
+def _randomised_response(K, epsilon, denominator) -> tuple:
+    "The integers nearest to e**epsilon / (e**epsilon + K - 1) and 1 / (e**epsilon + K - 1) of the denominator."
+    if math.isinf(epsilon): return denominator, 0
+    e = Fraction(exp_bounds(epsilon, 192)[0], 2**192)
+    return round(denominator * e / (e + K - 1)), round(denominator / (e + K - 1))
 
 
 # what is judged
@@ -160,9 +176,9 @@ def random_partition(rng, K) -> br.Partition:
     half = int(rng.integers(1, len(outputs)))
     b = int(rng.integers(1, min(half, len(outputs) - half) + 1))
     pick = lambda pool: tuple(rng.choice(pool, b, replace=False).tolist())
-    near = {y: pick(outputs[:half] if y in majority else outputs[half:]) for y in range(K)}
+    near = tuple(pick(outputs[:half] if y in majority else outputs[half:]) for y in range(K))
     seen = sorted({o for y in majority for o in near[y]})
-    return br.Partition(majority, minority, seen[:rng.integers(len(seen) + 1)], outputs, tuple(near[y] for y in range(K)))
+    return br.Partition(majority, minority, seen[:rng.integers(len(seen) + 1)], outputs, near)
 
 
 def random_values(rng, K, low=-1e3) -> np.ndarray:
@@ -200,7 +216,8 @@ def _rr_on_bins(rng, K, epsilon):
 def _rp_with_prior(rng, K, epsilon):
     edges, outside = random_values(rng, K + 1), str(rng.choice(["uniform", "project"]))
     delta = None if rng.random() < .5 else (edges[-1] - edges[0]) * 10.**rng.uniform(-6, 1)
-    return br.rp_with_prior(edges, random_prior(rng, len(edges) - 1), epsilon, delta=delta, outside=outside), epsilon
+    prior = random_prior(rng, len(edges) - 1)
+    return br.rp_with_prior(edges, prior, epsilon, delta=delta, outside=outside), epsilon
 
 
 def _on_values(build):
@@ -224,13 +241,21 @@ def _discrete_laplace(rng, K, epsilon):
     return comparators.discrete_laplace(values, epsilon), epsilon
 
 
-KINDS = {"rr": _rr, "rr_with_prior": _rr_with_prior, "block_rr": _block_rr, "optimal_rr": _optimal_rr, "rr_on_bins": _rr_on_bins,
-         "rp_with_prior": _rp_with_prior, "exponential": _on_values(comparators.exponential),
-         "randomized_response": _on_values(comparators.randomized_response), "square_wave": _on_values(comparators.square_wave),
-         "laplace": _noise(comparators.laplace), "discrete_laplace": _discrete_laplace, "staircase": _noise(comparators.staircase)}
+KINDS = {
+    "rr": _rr,
+    "rr_with_prior": _rr_with_prior,
+    "block_rr": _block_rr,
+    "optimal_rr": _optimal_rr,
+    "rr_on_bins": _rr_on_bins,
+    "rp_with_prior": _rp_with_prior,
+    "exponential": _on_values(comparators.exponential),
+    "randomized_response": _on_values(comparators.randomized_response),
+    "square_wave": _on_values(comparators.square_wave),
+    "laplace": _noise(comparators.laplace),
+    "discrete_laplace": _discrete_laplace,
+    "staircase": _noise(comparators.staircase),
+}
 SHARES = {"block_rr": 4, "rr_with_prior": 3, "optimal_rr": 3, "rr": 2, "rr_on_bins": 2, "rp_with_prior": 2}
-
-
 NAMES = [name for name in KINDS for _ in range(SHARES.get(name, 1))]
 
 
@@ -239,16 +264,18 @@ def judge(mechanism, epsilon, kind="", claims=True) -> list:
     certificate = mechanism.certify()
     if hasattr(mechanism, "window"):
         c1, c0 = map(int, mechanism.weights)
-        wrong, worst = judge_interval(c1, c0, mechanism.window, mechanism.cells, mechanism.denominator, mechanism.outside == "uniform", epsilon)
+        sizes = mechanism.window, mechanism.cells, mechanism.denominator
+        wrong, worst = judge_interval(c1, c0, *sizes, mechanism.outside == "uniform", epsilon)
         return wrong + judge_certificate(mechanism, certificate, epsilon, worst, claims)
     rows = mechanism.weights.tolist()
     wrong, worst = judge_table(rows, mechanism.denominator, epsilon)
-    wrong += judge_certificate(mechanism, certificate, epsilon, worst, claims) + judge_worst(mechanism, certificate, rows)
+    wrong += judge_certificate(mechanism, certificate, epsilon, worst, claims)
+    wrong += judge_worst(mechanism, certificate, rows)
     return wrong + judge_entries(mechanism) + judge_limits(mechanism, kind, rows, epsilon)
 
 
 def make(seed, i):
-    "The i-th mechanism and the epsilon it was asked for; it depends on nothing else, so that it can be looked at again."
+    "The i-th mechanism and the epsilon it was asked for; both depend on seed and i alone, so that one can look again."
     rng = np.random.default_rng([seed, i])
     return KINDS[NAMES[i % len(NAMES)]](rng, int(rng.integers(2, 61)), random_epsilon(rng))
 
@@ -260,7 +287,7 @@ def run(count, seed, say=print) -> dict:
         kind = NAMES[i % len(NAMES)]
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that a mechanism carries no information, and the like: not the matter here
+                warnings.simplefilter("ignore")  # that a mechanism carries no information, for example
                 mechanism, epsilon = make(seed, i)
                 wrong, n = judge(mechanism, epsilon, kind, claims=i % 9 == 0), np.size(mechanism.weights)
         except Exception as e: wrong, n = [f"{type(e).__name__}: {e}"], 0
