@@ -192,7 +192,7 @@ def in_shell(run):
     "The program as it is installed, in an interpreter of its own."
     with private(run.folder / "words.log") as log:
         command = [sys.executable, "-m", "blockrr", *run.arguments()]
-        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT).pid
+        return subprocess.Popen(command, cwd=run.folder, stdout=log, stderr=subprocess.STDOUT).pid
 
 
 # the library: releases one after the other, each announced when it is there
