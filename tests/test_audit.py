@@ -121,3 +121,24 @@ def test_the_report_is_a_sentence_and_frozen():
     report = br.audit(br.rr(["yes", "no"], 1), samples=10_000, seed=0)
     assert repr(report).startswith("With confidence 0.95, epsilon is at least 0.") and "'yes'" in repr(report) and "10,000 samples" in repr(report)
     with pytest.raises(AttributeError): report.epsilon_lower = 0
+
+
+@pytest.mark.parametrize("delta", [1e-4, .01, .2])
+@pytest.mark.parametrize("p, q, n", [(.3, .1, 500), (.5, .5, 500), (.02, .005, 3000), (1, 1, 50)])
+def test_bound_with_delta_is_wrong_no_more_often_than_it_may(p, q, n, delta):
+    rng, audits = np.random.default_rng(8), 20_000
+    x, y = rng.binomial(n, p, audits), rng.binomial(n, q, audits)
+    bounds = epsilon_lower_bound((x, y), (np.full_like(x, n), np.full_like(y, n)), .9, delta)
+    true = math.log(max(p - delta, 1e-300) / q)
+    assert not too_many(int((bounds > max(true, 0)).sum()), audits, .1)
+    assert (bounds <= epsilon_lower_bound((x, y), (np.full_like(x, n), np.full_like(y, n)), .9)).all()
+
+
+def test_an_honest_gaussian_is_not_refuted_and_a_bold_one_is():
+    from blockrr.privacy.comparators import gaussian
+    g = gaussian(range(3), 1., .05, cells=9)
+    for seed in range(5):
+        report = br.audit(g, samples=100_000, seed=seed)
+        assert not report.refutes(g.epsilon) and report.delta == g.delta and "for delta = 0.05" in repr(report)
+    assert br.audit(g, samples=400_000, seed=0, delta=0).refutes(1)
+    assert br.audit(lambda y: g.privatize(y), 3, samples=4000).delta == 0  # a function says nothing of delta

@@ -13,6 +13,7 @@ from blockrr.learning.data import digits
 from blockrr.learning.denoise import (backward, calibrate, check_likelihood, consensus, forward, goodness_of_fit, label_likelihood, log_likelihood, loo_scores,
                                       posterior_ridge, posterior_targets, softmax, warn_unless_fits)
 from blockrr.learning.features import features
+from blockrr.privacy.comparators import gaussian, laplace, randomized_response
 from blockrr.privacy.stages import cluster_priors, prior_by_em, release_in_groups, row_priors, two_stage
 
 
@@ -238,3 +239,19 @@ def test_cluster_priors_cost_epsilon_once():
     assert (np.delete(a, c[7], 0) == np.delete(b, c[7], 0)).all()
     group, tables = row_priors(a[c], 1.)
     with pytest.raises(ValueError, match="asked for"): release_in_groups(y, group, tables, .9)
+
+
+def test_numbers_have_no_likelihood_as_labels():
+    "Released numbers that happen to be labels (clipped ones, a mean of a bin) were read as numbers of columns."
+    values = [0, 1, 2, 4, 8]
+    for m in (br.rr_on_bins(values, [.4, .3, .15, .1, .05], 3.), laplace(values, 1., 32), gaussian(values, 1., 1e-2, 5)):
+        for labels in (m.privatize(values * 9, seed=1), values * 9, [-1] * 9):
+            with pytest.raises(ValueError, match="transition: needs a mechanism that releases labels"): label_likelihood(labels, m)
+        columns = np.searchsorted(m.points, m.privatize(values * 9, seed=1))  # the way out: a table, and its columns
+        assert (label_likelihood(columns, m.transition, level=None) == m.transition.T[columns].astype("f4")).all()
+    m = randomized_response(values, 1.)
+    out = m.privatize(values * 9, seed=1)
+    assert (label_likelihood(out, m, level=None) == m.transition.T[[values.index(v) for v in out]].astype("f4")).all()
+    one = br.rr_on_bins(values, [0, 0, 1, 0, 0], 2.)  # a single output, the third value
+    assert (label_likelihood([2, 2], one, level=None) == 1).all()
+    with pytest.raises(ValueError, match="row 0"): label_likelihood([0, 2], one, level=None)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from numbers import Real
 import numpy as np
 from .coordinates import Coordinates
-from ..privacy.mechanism import Mechanism, check_prior
+from ..privacy.mechanism import Mechanism, check_prior, label_columns
 from ..privacy.release import Release
 from ..privacy.stages import GroupedRelease, _check_counts, _check_table, prior_by_em
 
@@ -102,12 +102,12 @@ def warn_unless_fits(
 # %% ../../nbs/learning/03_denoise.ipynb #85b115d8
 def _released(labels, mechanism):
     "The columns that labels of a mechanism's domain stand for; -1 where none was released, n_outputs for a label that never is."
-    a, domain = np.asarray(labels), mechanism.labels
+    a, domain, released = np.asarray(labels), mechanism.labels, label_columns(mechanism, "transition")
     mark = a.dtype.kind == 'i' and np.asarray(domain).dtype.kind in 'iu' and -1 not in domain
     gone = a == -1 if mark else np.zeros(a.shape, bool)
     codes = mechanism._domain.encode(np.where(gone, domain[0], a) if gone.any() else labels)
     columns = np.full(len(domain), len(mechanism.outputs))
-    columns[mechanism._columns] = np.arange(len(mechanism.outputs))
+    columns[released] = np.arange(len(mechanism.outputs))
     return np.where(gone, -1, columns[codes])
 
 def _of_release(out):

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from .classification import best_k, block_rr, rr, rr_with_prior
-from .mechanism import Mechanism, check_prior
+from .mechanism import Mechanism, check_prior, label_columns
 from .optimal import _domain, frontier, optimal_rr
 from .partition import check_settings, partition_by_weight
 from .release import check_floor
@@ -47,17 +47,17 @@ class _Learner:
         self.weight = np.repeat(self.mass / m, m)
 
     def per_class(self, m: Mechanism) -> np.ndarray: # float [n_groups]: predicted accuracy of each group of classes
-        q = self.prior @ m.transition
+        q, columns = self.prior @ m.transition, label_columns(m)
         A = self.posterior @ m.transition - q
         signal, v = float(self.weight @ (A * A).sum(1)), q * (1 - q)
-        if signal <= 1e-24: return self._answer(m, np.broadcast_to(self.prior[m._columns], A.shape).copy(), q) # nothing to learn: the prior's mode
+        if signal <= 1e-24: return self._answer(columns, np.broadcast_to(self.prior[columns], A.shape).copy(), q) # nothing to learn: the prior's mode
         h = 1 / (1 + (v.sum() * DIMENSION / (self.rows * signal)) ** GAIN)
-        score = q + h * A + self.noise[:, m._columns] * np.sqrt(h * (1 - h) * signal * v / max(v.sum(), 1e-300))
-        return self._answer(m, score, q)
+        score = q + h * A + self.noise[:, columns] * np.sqrt(h * (1 - h) * signal * v / max(v.sum(), 1e-300))
+        return self._answer(columns, score, q)
 
-    def _answer(self, m, score, q):
+    def _answer(self, columns, score, q):
         score[:, q == 0] = -np.inf
-        return (m._columns[score.argmax(1)] == self.y).reshape(len(self.classes), -1).mean(1)
+        return (columns[score.argmax(1)] == self.y).reshape(len(self.classes), -1).mean(1)
 
     def quality(self, m: Mechanism, goal: str) -> float:
         accuracy = self.per_class(m)
@@ -67,13 +67,13 @@ class _Learner:
 GOALS = ("accuracy", "balanced", "worst")
 
 def predict(
-    mechanism: Mechanism, # any finite mechanism
+    mechanism: Mechanism, # any mechanism that releases labels
     prior, # n_labels weights >= 0
     goal="accuracy", # "accuracy": overall; "balanced": mean over classes; "worst": the worst class
     rows=30_000, # how many labels will be released, > 0 and at most 10**15
 ) -> float: # 0 to 1
     "The accuracy that a typical learner is predicted to reach on released labels."
-    if not isinstance(mechanism, Mechanism): raise TypeError(f"mechanism: needs a Mechanism, got {type(mechanism).__name__}")
+    label_columns(mechanism) # refuses anything but a Mechanism that releases labels
     return _Learner(check_prior(prior, len(mechanism.labels)), _check_rows(rows, "rows")).quality(mechanism, _check_goal(goal))
 
 def _check_goal(goal) -> str:

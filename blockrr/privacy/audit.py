@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from .labels import Domain
+from .mechanism import Mechanism
 from .sampling import check_epsilon, seed_sequence
 
 # %% ../../nbs/privacy/08_audit.ipynb #5ba9555b
@@ -31,22 +32,33 @@ def epsilon_lower_bound(
     hits, # (x, y): how often the event occurred for the first and for the second label; two numbers or two arrays
     trials, # (n, m): how often each of the two labels was released
     confidence=.95, # between 0 and 1 (exclusive): how often, at least, the bound is not above the true epsilon
+    delta=0., # of the claim, at least 0 and below 1: the bound is on the epsilon of (epsilon, delta)-privacy
 ): # float (or float array) >= 0
     "A lower bound on epsilon from counts of one event under two labels, fixed before the counts were seen."
-    alpha = 1 - _check_share(confidence, "confidence")
+    alpha, delta = 1 - _check_share(confidence, "confidence"), _check_delta(delta)
     (x, y), (n, m) = _check_pair(hits, "hits"), _check_pair(trials, "trials")
     try: np.broadcast_shapes(x.shape, y.shape, n.shape, m.shape)
     except ValueError: raise ValueError(f"hits: needs arrays that fit each other and trials, got shapes {x.shape}, {y.shape} for {n.shape}, {m.shape}") from None
     if (n < 1).any() or (m < 1).any(): raise ValueError("trials: needs at least 1 for each label")
     if (x < 0).any() or (y < 0).any() or (x > n).any() or (y > m).any(): raise ValueError("hits: needs 0 <= hits <= trials for each label")
-    bound = np.maximum(_log_bounds(x, n, alpha)[0] - _log_bounds(y, m, alpha)[1], 0)
+    bound = np.maximum(_less(_log_bounds(x, n, alpha)[0], delta) - _log_bounds(y, m, alpha)[1], 0)
     return float(bound) if bound.ndim == 0 else bound
+
+def _less(log_low, delta):
+    "The logarithm of a lower bound less delta, which (epsilon, delta)-privacy gives away."
+    if delta == 0: return log_low
+    with np.errstate(divide="ignore", invalid="ignore"): rest = np.log1p(-delta * np.exp(-log_low))
+    return np.where(log_low > math.log(delta), log_low + rest, -np.inf)
 
 # %% ../../nbs/privacy/08_audit.ipynb #3262d443
 def _check_share(value, name) -> float:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.floating)): raise TypeError(f"{name}: needs a number between 0 and 1, got {type(value).__name__}")
     if not 0 < value < 1: raise ValueError(f"{name}: needs 0 < {name} < 1, got {value}")
     return float(value)
+
+def _check_delta(delta) -> float:
+    if isinstance(delta, Real) and not isinstance(delta, bool) and delta == 0: return 0.
+    return _check_share(delta, "delta")
 
 def _check_pair(values, name) -> tuple:
     try: first, second = (np.asarray(v) for v in values)
@@ -60,17 +72,19 @@ def _check_count(value, name, least) -> int:
     return int(value)
 
 # %% ../../nbs/privacy/08_audit.ipynb #d9381fc4
-def _choose_pair(counts, trials, alpha) -> tuple: # (a, b): rows of counts
+def _choose_pair(counts, trials, alpha, delta=0.) -> tuple: # (a, b): rows of counts
     "The two labels that one output separates most surely."
     low, high = _log_bounds(counts, trials, alpha)
+    low = _less(low, delta)
     j = int((low.max(0) - high.min(0)).argmax())
     a, b = int(low[:, j].argmax()), int(high[:, j].argmin())
     return (a, b) if a != b else (a, (a + 1) % len(counts))
 
-def _choose_events(first, second, trials, alpha, tests) -> list: # up to `tests` arrays of columns
+def _choose_events(first, second, trials, alpha, tests, delta=0.) -> list: # up to `tests` arrays of columns
     "Sets of outputs that separate two labels most surely, best first."
     order = np.argsort(-(first + .5) / (second + .5), kind="stable")
-    gain = _log_bounds(first[order].cumsum(), trials, alpha)[0] - _log_bounds(second[order].cumsum(), trials, alpha)[1]
+    often, rarely = (_log_bounds(c[order].cumsum(), trials, alpha) for c in (first, second))
+    gain = _less(often[0], delta) - rarely[1]
     return [order[:k + 1] for k in np.argsort(-gain, kind="stable")[:tests]]
 
 # %% ../../nbs/privacy/08_audit.ipynb #e9a7fab3
@@ -84,15 +98,17 @@ class Audit:
     pair: tuple # (a, b): the label for which the event is likelier, and the other
     hits: tuple # how often the event occurred in the test for a, and for b
     trials: tuple # how often a and b were released in the test
+    delta: float = 0. # the bound is on the epsilon of (epsilon, delta)-privacy; 0: of epsilon alone
 
     def refutes(self, epsilon) -> bool: # True: with this confidence the claim is false; False says nothing
-        "Whether the audit contradicts a claimed epsilon."
+        "Whether the audit contradicts a claimed epsilon, with the audit's delta."
         return self.epsilon_lower > check_epsilon(epsilon)
 
     def __repr__(self):
         (a, b), (x, y), (n, m) = self.pair, self.hits, self.trials
         event = ", ".join(map(repr, self.event[:5])) + (f", ... ({len(self.event)} in all)" if len(self.event) > 5 else "")
-        return (f"With confidence {self.confidence:.6g}, epsilon is at least {self.epsilon_lower:.6g}: an output in {{{event}}} came {x:,} times "
+        given = f" for delta = {self.delta:g}" if self.delta else ""
+        return (f"With confidence {self.confidence:.6g}, epsilon is at least {self.epsilon_lower:.6g}{given}: an output in {{{event}}} came {x:,} times "
                 f"in {n:,} from {a!r} and {y:,} times in {m:,} from {b!r} ({self.samples:,} samples)")
 
 # %% ../../nbs/privacy/08_audit.ipynb #e0da08e0
@@ -132,38 +148,41 @@ def audit(
     confidence=.95, # between 0 and 1 (exclusive)
     tests=1, # how many chosen events to test on the second half, each with its share of the error probability
     seed=None, # for a Mechanism only; None: secure randomness
+    delta=None, # of the claim (epsilon, delta), 0 <= delta < 1; None: the Mechanism's own, 0 for all but the Gaussian
 ) -> Audit: # TypeError or ValueError for bad input
     "A lower bound on a black box's epsilon, from samples alone."
     randomise, alpha = _randomiser(mechanism, seed), 1 - _check_share(confidence, "confidence")
     domain, event = _check_labels(labels, mechanism), _check_event(event)
     samples, tests = _check_count(samples, "samples", 4 * len(domain)), _check_count(tests, "tests", 1)
+    delta = mechanism.delta if delta is None and isinstance(mechanism, Mechanism) else _check_delta(delta or 0.)
     pair, events, used = (0, 1), [event], 0
     if event is None or len(domain) > 2: # the first half chooses
         n = samples // 2 // len(domain)
         seen, used = _outputs(randomise, domain, n, 0), n * len(domain)
-        pair, events = _choice(seen, event, n, alpha, tests)
+        pair, events = _choice(seen, event, n, alpha, tests, delta)
     two = Domain([domain.values[i] for i in pair])
     n = (samples - used) // 2
     first, second = _outputs(randomise, two, n, 1)
     hits = [(sum(first[o] for o in e), sum(second[o] for o in e)) for e in events]
-    bounds = [epsilon_lower_bound(h, (n, n), 1 - alpha / len(events)) for h in hits]
+    bounds = [epsilon_lower_bound(h, (n, n), 1 - alpha / len(events), delta) for h in hits]
     best = int(np.argmax(bounds))
-    return Audit(bounds[best], 1 - alpha, used + 2 * n, events[best], two.values, hits[best], (n, n))
+    return Audit(bounds[best], 1 - alpha, used + 2 * n, events[best], two.values, hits[best], (n, n), delta)
 
 # %% ../../nbs/privacy/08_audit.ipynb #46bbf4cc
-def _choice(seen, event, n, alpha, tests) -> tuple: # (the pair as indices of labels, the events)
+def _choice(seen, event, n, alpha, tests, delta) -> tuple: # (the pair as indices of labels, the events)
     "What to test, from the first half's counts."
     outputs = list({o: None for counter in seen for o in counter})
     counts = np.array([[counter[o] for o in outputs] for counter in seen])
     if event is not None:
         inside = counts[:, [o in event for o in outputs]].sum(1, keepdims=True)
-        return _choose_pair(inside, n, alpha), [event]
-    a, b = _choose_pair(counts, n, alpha)
-    chosen = _choose_events(counts[a], counts[b], n, alpha, tests)
+        return _choose_pair(inside, n, alpha, delta), [event]
+    a, b = _choose_pair(counts, n, alpha, delta)
+    chosen = _choose_events(counts[a], counts[b], n, alpha, tests, delta)
     return (a, b), [tuple(outputs[j] for j in sorted(columns.tolist())) for columns in chosen]
 
 def _check_labels(labels, mechanism) -> Domain:
-    if labels is None and not hasattr(mechanism, "labels"): raise ValueError("labels: a function does not tell its labels; name two or more")
+    if labels is None and not hasattr(mechanism, "labels"):
+        raise ValueError(f"labels: {type(mechanism).__name__} does not tell its labels; name two or more")
     try: return Domain(mechanism.labels if labels is None else labels)
     except (TypeError, ValueError) as e: raise type(e)(str(e).replace("domain:", "labels:")) from None
 

@@ -27,10 +27,15 @@ def check_values(
         raise TypeError("values: needs numbers, got booleans, strings or dates")
     if y.ndim != 1 or len(y) < 2: raise ValueError(f"values: needs at least 2 numbers in one dimension, got shape {y.shape}")
     if not np.isfinite(y).all(): raise ValueError(f"values: must be finite, got {y[~np.isfinite(y)][0]} at place {np.flatnonzero(~np.isfinite(y))[0]}")
-    if not math.isfinite(float(y.max()) - float(y.min())): raise ValueError(f"values: their range must fit a float, got {y.min():g} to {y.max():g}")
+    if not math.isfinite(float(y.max()) - float(y.min())):
+        raise ValueError(f"values: their range must fit a float, got {y.min():g} to {y.max():g}; "
+                         "divide values and labels by a public constant")
     if (down := np.flatnonzero(np.diff(y) <= 0)).size:
         i = down[0]
         raise ValueError(f"values: must increase strictly, got {y[i]:g} followed by {y[i + 1]:g} (place {i})")
+    if y[-1] - y[0] < 1e-290: # floats lose digits there
+        raise ValueError(f"values: their range must be at least 1e-290, got {y[-1] - y[0]:g}; "
+                         "multiply values and labels by a public constant")
     return y
 
 # %% ../../nbs/privacy/11_bins.ipynb #465cf5e8
@@ -99,6 +104,9 @@ class ValueMechanism(Mechanism):
     def _decode(self, codes, like): return _numbers_like(self.points[np.asarray(codes, np.intp)], like)
     def __repr__(self): return f"{type(self).__name__}({self.name}, epsilon={self.epsilon:g}, {len(self.labels)} values, {len(self.outputs)} outputs)"
 
+    def _with(self, transition, points, name): # the same promise for another table
+        return ValueMechanism(transition, self.epsilon, self.labels, points, name)
+
     def mean(self,
         labels=None, # a column of numbers; None: the public values
     ) -> np.ndarray: # E[released | label] for each
@@ -115,6 +123,10 @@ class ValueMechanism(Mechanism):
         return self.variance(labels) + (self.mean(labels) - (self.values if labels is None else _numbers(labels)))**2
 
 # %% ../../nbs/privacy/11_bins.ipynb #359e8088
+def _check_numeric(mechanism):
+    if not isinstance(mechanism, ValueMechanism):
+        raise TypeError(f"mechanism: needs a ValueMechanism, got {type(mechanism).__name__}")
+
 def _merged(mechanism, points):
     "Transition matrix and outputs after every output was replaced by its point, equal points together."
     new, column = np.unique(points, return_inverse=True)
@@ -128,18 +140,23 @@ def risk(
     loss="squared", # "squared", "absolute" or "poisson"
 ) -> float: # E[loss(released, label)] for labels drawn from the prior
     "The expected loss of a release."
+    _check_numeric(mechanism)
     each = loss_table(mechanism.values, mechanism.points, loss)
     weight = check_prior(prior, len(mechanism.values))[:, None] * mechanism.transition
     return math.fsum((weight * np.where(weight > 0, each, 0)).ravel())
 
 def clipped(
     mechanism: ValueMechanism, # outputs anywhere
-) -> ValueMechanism: # outputs within the public range; the same epsilon
+) -> ValueMechanism: # outputs within the public range; the same epsilon, and delta
     "A mechanism's releases moved into the public range."
+    _check_numeric(mechanism)
     T, points = _merged(mechanism, np.clip(mechanism.points, *mechanism.values[[0, -1]]))
-    return ValueMechanism(T, mechanism.epsilon, mechanism.labels, points, f"{mechanism.name}, clipped")
+    return mechanism._with(T, points, f"{mechanism.name}, clipped")
 
 # %% ../../nbs/privacy/11_bins.ipynb #3d01a3bb
+def _title(m) -> str:
+    return f"{m.name}, $\\epsilon$ = {m.epsilon:g}" + (f", $\\delta$ = {m.delta:g}" if m.delta else "")
+
 def _plot_values(mechanism, ax):
     try: import matplotlib.pyplot as plt
     except ImportError: raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
@@ -147,7 +164,7 @@ def _plot_values(mechanism, ax):
     order = np.argsort(mechanism.points)
     for i in np.unique(np.linspace(0, len(mechanism.values) - 1, 5).astype(int)):
         ax.plot(mechanism.points[order], mechanism.transition[i, order], drawstyle="steps-mid", label=f"{mechanism.labels[i]:g}")
-    ax.set(xlabel="released number", ylabel="probability", title=f"{mechanism.name}, $\\epsilon$ = {mechanism.epsilon:g}")
+    ax.set(xlabel="released number", ylabel="probability", title=_title(mechanism))
     ax.legend(title="true label")
     return ax
 
@@ -156,8 +173,24 @@ def _plot(self, ax=None): # the matplotlib axes
     if len(self.outputs) > 12: return _plot_values(self, ax)
     ax = Mechanism.plot(self, ax)
     ax.set_xticklabels([f"{v:.3g}" for v in self.points])
+    ax.set_title(_title(self))
     return ax
 ValueMechanism.plot = _plot
+
+# %% ../../nbs/privacy/11_bins.ipynb #f8c8580e
+def _debias_values(self,
+    counts, # n_outputs numbers: how often each output was released
+) -> np.ndarray: # float [n_values], sums to the sum of counts, may be negative; ValueError if none is unbiased
+    "Unbiased estimates of how often each public value is the true one, from counts of released numbers."
+    found = Mechanism.debias(self, counts) # its checks; the answer where the outputs are no more than the values
+    if len(self.outputs) == len(self.labels): return found
+    q = self.transition.mean(0)
+    live = q > 0
+    A = self.transition[:, live] / np.sqrt(q[live])
+    if np.linalg.matrix_rank(A) < len(A):
+        raise ValueError(f"debias: floats cannot tell values of {self!r} apart; use posterior() with a prior instead")
+    return np.linalg.lstsq(A.T, np.asarray(counts, float)[live] / np.sqrt(q[live]), rcond=None)[0]
+ValueMechanism.debias = _debias_values
 
 # %% ../../nbs/privacy/11_bins.ipynb #b66f0891
 class _Costs:

@@ -15,7 +15,7 @@ import numpy as np
 
 from .classification import _respond, best_k, block_rr, rr, rr_with_prior
 from .labels import Domain
-from .mechanism import Mechanism, check_prior
+from .mechanism import Mechanism, check_prior, label_columns
 from .partition import Partition
 from .sampling import check_epsilon, check_size
 
@@ -77,11 +77,11 @@ class Point(NamedTuple):
     average: float # the same for a class chosen evenly
 
 def retention(
-    mechanism: Mechanism, # any finite mechanism
+    mechanism: Mechanism, # any mechanism that releases labels
 ) -> np.ndarray: # float [n_labels]: Pr[released = true] for each label; 0 for a label that is never released
     "How likely each label is to be released unchanged."
-    if not isinstance(mechanism, Mechanism): raise TypeError(f"mechanism: needs a Mechanism, got {type(mechanism).__name__}")
-    own, columns = np.zeros(len(mechanism.labels)), mechanism._columns
+    columns = label_columns(mechanism)
+    own = np.zeros(len(mechanism.labels))
     own[columns] = mechanism.transition[columns, np.arange(len(columns))]
     return own
 
@@ -117,6 +117,7 @@ class Frontier:
     def gap(self, mechanism: Mechanism) -> float: # >= 0; 0: the mechanism lies on the frontier
         "How much accuracy a mechanism gives away at its own floor."
         at = place(mechanism, self.prior)
+        if mechanism.delta: raise ValueError(f"mechanism: the frontier is of epsilon alone, got {mechanism!r}")
         if mechanism.epsilon > self.epsilon: raise ValueError(f"mechanism: needs epsilon <= {self.epsilon:g}, the frontier's, got {mechanism.epsilon:g}")
         return self.point(min(at.worst, self.largest_floor)).accuracy - at.accuracy
 

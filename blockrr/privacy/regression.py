@@ -34,7 +34,7 @@ class Choice:
     loss: float # expected loss of a release under the prior, in the loss asked for
     bias: float # root mean square of E[released | label] - label under the prior
     variance: float # mean of Var[released | label] under the prior
-    privacy: str = "epsilon" # or "(epsilon, delta)"
+    privacy: str = "epsilon" # or what it is private with instead, delta and all
 
     @property
     def mse(self) -> float: return self.bias**2 + self.variance # expected squared error of a release
@@ -63,7 +63,7 @@ def _interval_choice(name, m, y, prior, loss, debias=False, points=2048) -> Choi
 
 def _fits(m, undo, loss) -> bool: return loss != "poisson" or undo(m.support[0]) >= 0 # Poisson loss of a negative number is infinite
 
-def _at(mechanism, points) -> ValueMechanism: return ValueMechanism(mechanism.transition, mechanism.epsilon, mechanism.labels, points, mechanism.name)
+def _at(mechanism, points) -> ValueMechanism: return mechanism._with(mechanism.transition, points, mechanism.name)
 
 def _finite_risk(name, m, prior, loss, privacy="epsilon") -> Choice:
     "Like `_choice`, with infinite loss where Poisson loss meets a negative output."
@@ -92,8 +92,10 @@ class Guide:
     def _repr_markdown_(self):
         head = f"| mechanism ($\\epsilon$ = {self.epsilon:g}) | {self.loss} loss | squared error | bias | error of 100 averaged | error of 10,000 averaged |\n|---|---|---|---|---|---|\n"
         name = lambda c: c.name + (" *" if c.privacy != "epsilon" else "")
-        return head + "\n".join(f"| {name(c)} | {c.loss:.4g} | {c.mse:.4g} | {abs(c.bias) if c.bias > 1e-4 * math.sqrt(c.mse) else 0:.3g} | {c.model_error(100):.4g} | {c.model_error(10_000):.4g} |"
-                                for c in self.choices)
+        rows = "\n".join(f"| {name(c)} | {c.loss:.4g} | {c.mse:.4g} | {abs(c.bias) if c.bias > 1e-4 * math.sqrt(c.mse) else 0:.3g} | {c.model_error(100):.4g} | {c.model_error(10_000):.4g} |"
+                         for c in self.choices)
+        others = sorted({c.privacy for c in self.choices} - {"epsilon"})
+        return head + rows + "".join(f"\n\n\\* private with {privacy}, not with epsilon alone" for privacy in others)
 
 # %% ../../nbs/privacy/14_regression.ipynb #4d288018
 def guide(
@@ -117,12 +119,17 @@ def guide(
              _finite_risk("RR", plain, p, loss), _finite_risk("RR, debiased", _at(plain, y + a * (len(y) * y - y.sum()) / less), p, loss),
              _finite_risk("exponential", exponential(values, epsilon), p, loss), _finite_risk("Laplace", noisy, p, loss),
              _finite_risk("Laplace, clipped", clipped(noisy), p, loss), _finite_risk("staircase", staircase(values, epsilon, "absolute" if loss == "absolute" else "squared"), p, loss),
-             _finite_risk("Gaussian", gaussian(values, epsilon, delta), p, loss, "(epsilon, delta)"),
+             _finite_risk("Gaussian", gaussian(values, epsilon, delta), p, loss, f"(epsilon, delta = {float(delta):g})"),
              _interval_choice("RPWithPrior", near, y, p, loss), _interval_choice("square wave", wave, y, p, loss), _interval_choice("square wave, debiased", wave, y, p, loss, debias=True)]
     if (y == np.rint(y)).all() and (y[-1] - y[0]) * (1 + 60 / epsilon) < 60_000 and len(y) * (y[-1] - y[0]) * (1 + 60 / epsilon) < 2**23:
         found.append(_finite_risk("discrete Laplace", discrete_laplace(values, epsilon), p, loss))
-    if len(y) <= 64 and epsilon >= 1e-6: found.append(_finite_risk("best unbiased", optimal_unbiased(values, p, epsilon), p, loss))
+    if (best := _unbiased(values, p, epsilon)) is not None: found.append(_finite_risk("best unbiased", best, p, loss))
     return Guide(epsilon, loss, tuple(sorted(found, key=lambda c: (c.loss, c.mse))))
+
+def _unbiased(values, prior, epsilon): # None where the program is too large or asks for more than a solver's precision
+    if len(values) > 64: return None
+    try: return optimal_unbiased(values, prior, epsilon)
+    except ValueError: return None
 
 # %% ../../nbs/privacy/14_regression.ipynb #20135b5c
 def plot_guide(
@@ -138,7 +145,8 @@ def plot_guide(
     every, n = [guide(values, prior, e) for e in epsilons], np.geomspace(1, 1e6, 61)
     here = guide(values, prior, epsilon)
     for k, name in enumerate(n for n in names if n in {c.name for c in here.choices}):
-        style = dict(label=name, color=f"C{k}", linestyle="-" if here[name].bias > .01 else "--")
+        label = name if here[name].privacy == "epsilon" else f"{name}, {here[name].privacy}"
+        style = dict(label=label, color=f"C{k}", linestyle="-" if here[name].bias > .01 else "--")
         left.plot(epsilons, [g[name].mse for g in every], **style)
         right.plot(n, [here[name].model_error(m) for m in n], **style)
     left.set(yscale="log", xlabel="$\\epsilon$", ylabel="expected squared error", title="of one released label")

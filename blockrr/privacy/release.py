@@ -76,7 +76,7 @@ class Statement:
 
     def matches(self, mechanism: Mechanism) -> bool:
         "Whether a mechanism samples from the very table of this statement."
-        return self.table_sha256 == table_digest(mechanism.weights)
+        return isinstance(mechanism, Mechanism) and self.table_sha256 == table_digest(mechanism.weights)
 
 # %% ../../nbs/privacy/06_release.ipynb #7ebb3164
 @dataclass(frozen=True, eq=False)
