@@ -96,7 +96,7 @@ def seed_list(
 # %% ../../nbs/study/09_parameters.ipynb #6d30391a
 def recorded(
     folder: str, # where the command line says; "": not given
-    profile: str, # name of a profile, whose measured records are in results/
+    name: str, # of a folder below results/, such as "laptop/records"
 ) -> Path:
-    "Return the folder of the records to read: the given one, or this clone's own."
-    return Path(folder) if folder else Path(blockrr.__file__).resolve().parent.parent / "results" / profile / "records"
+    "Return the folder to read measured records from: the given one, or this clone's own."
+    return Path(folder) if folder else Path(blockrr.__file__).resolve().parent.parent / "results" / name
