@@ -120,7 +120,7 @@ def grid(
     floor=.5, # OptimalRR's floors, numbers from 0 to 1
     options=(), # the learner's settings, a dict
 ) -> list: # of Spec, in the order epsilon, mechanism, sigma, l or floor, seed
-    "All cells of a slice of the study. Where several values can be given, one value and a text that spells them will do too."
+    "Return all cells of a slice. Where several values can be given, one value, or a text with them, will do."
     names = several(mechanisms, "mechanisms") if isinstance(mechanisms, str) else mechanisms
     seeds = seed_list(seeds)
     specs = []
@@ -129,8 +129,9 @@ def grid(
         if m == "optimal_rr" and not math.isinf(e): chosen = [{"floor": f} for f in several(floor, "floor")]
         if m == "block_rr" and not math.isinf(e):
             usual = block_settings(dataset, e)
-            pairs = product(several(sigma, "sigma"), several(l, "l"))
-            chosen = [{"sigma": usual.sigma if s == "paper" else s, "l": usual.l if k == "paper" else k} for s, k in pairs]
+            sigmas = [usual.sigma if s == "paper" else s for s in several(sigma, "sigma")]
+            ls = [usual.l if k == "paper" else k for k in several(l, "l")]
+            chosen = [{"sigma": s, "l": k} for s, k in product(sigmas, ls)]
         specs += [Spec(dataset, m, e, seed, learner=learner, prior_fraction=prior_fraction, options=options, **c)
                   for c, seed in product(chosen, seeds)]
     return specs
@@ -138,15 +139,16 @@ def grid(
 # %% ../../nbs/study/00_experiment.ipynb #1592f408
 def plan_lines(
     specs, # list of Spec
-) -> str: # a line for the count, and one for every budget at which settings are not the paper's
+) -> str: # a line for the count, and one for every budget at which BlockRR's settings are not the paper's
     "Say what a slice is."
     lines = [f"{len(specs)} runs of {len(set(specs))} different cells and seeds"]
-    for dataset, e in dict.fromkeys((s.dataset, s.epsilon) for s in specs if s.sigma is not None):
+    blocks = dict.fromkeys((s.dataset, s.epsilon, s.sigma, s.l) for s in specs if s.sigma is not None)
+    for dataset, e, *chosen in blocks:
         usual = block_settings(dataset, e)
-        if usual.source == "paper": continue
-        if not any((s.epsilon, s.sigma, s.l) == (e, usual.sigma, usual.l) for s in specs): continue
-        l = f"{usual.l}, which stands for all" if usual.l == len(CLASSES) else usual.l
-        lines.append(f"epsilon {e:g} on {dataset}: the paper prints no settings; BlockRR's are default_settings, sigma {usual.sigma:g} and l {l}")
+        if [*usual] != [*chosen, "default_settings"]: continue
+        l = f"{usual.l} (all)" if usual.l == len(CLASSES) else usual.l
+        lines.append(f"epsilon {e:g} on {dataset}: the paper prints no settings; "
+                     f"BlockRR's are default_settings, sigma {usual.sigma:g} and l {l}")
     return "\n".join(lines)
 
 # %% ../../nbs/study/00_experiment.ipynb #40008abc
