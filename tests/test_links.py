@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+LAB = ROOT / "nbs"  # where README opens JupyterLab
 CODE = re.compile(r"^```.*?^```\s*$|`[^`\n]+`", re.M | re.S)
 LINK = re.compile(r"\]\(\s*<?([^)\s>]+)|^\[[^\]\n]+\]:\s+<?([^\s>]+)|(?:href|src)=[\"']([^\"']+)", re.M)
 NAMED = re.compile(r"`((?:nbs|results|tools|tests|workflow|blockrr)/[\w./-]+\w)`")  # a path from the root
@@ -63,6 +64,7 @@ def trouble(path, target):
     if place.startswith("/"): return "is not relative"
     there = Path(os.path.normpath(path.parent / place)) if place else path
     if there not in FILES and there not in FOLDERS: return "is not in the repository"
+    if path.is_relative_to(LAB) and not there.is_relative_to(LAB): return "is out of JupyterLab's reach"
     if anchor and there.suffix in (".ipynb", ".md") and slug(anchor) not in anchors(there): return "has no such heading"
     return None
 
@@ -92,9 +94,10 @@ def test_a_notebook_that_papermill_copies_has_no_relative_links():
 
 
 @pytest.mark.parametrize("text, bad", [
-    ("[a](privacy/00_labels.ipynb) ![b](../README.md) [c](https://example.org/x) [d](mailto:a@b.c)", 0),
+    ("[a](privacy/00_labels.ipynb) ![b](index.ipynb) [c](https://example.org/x) [d](mailto:a@b.c)", 0),
     ("[a](nbs/privacy/00_labels.ipynb)", 1), ("![a](nothing.png)", 1), ('<img src="nothing.png">', 1),
-    ("[a][b]\n\n[b]: nothing.ipynb", 1), ("[a](../../elsewhere.md)", 1), ("[a](/privacy/00_labels.ipynb)", 1),
+    ("[a][b]\n\n[b]: nothing.ipynb", 1), ("[a](../../elsewhere.md)", 1), ("[a](../README.md)", 1),
+    ("[a](/privacy/00_labels.ipynb)", 1),
     ("`[a](nothing.png)`\n\n```\n[a](nothing.png)\n```", 0), ("[a](privacy)", 0), ("[a](#What-it-does-not-do)", 0),
     ("[a](#what-it-does-not-do)", 0), ("[a](#What-it-does)", 1), ("[a](privacy/06_release.ipynb#No-such-heading)", 1)])
 def test_dead_links_are_found(text, bad):
