@@ -124,7 +124,7 @@ def grid(
     names = several(mechanisms, "mechanisms") if isinstance(mechanisms, str) else mechanisms
     seeds = seed_list(seeds)
     specs = []
-    for e, m in product(budgets(epsilons), names):
+    for e, m in product(budgets(None, epsilons), names):
         chosen = [{}]
         if m == "optimal_rr" and not math.isinf(e): chosen = [{"floor": f} for f in several(floor, "floor")]
         if m == "block_rr" and not math.isinf(e):

@@ -52,8 +52,8 @@ def check_parameters():
 # %% ../../nbs/study/09_parameters.ipynb #8885ec9a
 def _read(value, name):
     "What a text says, if it is a text."
-    if not isinstance(value, str): return value
-    import yaml
+    if not isinstance(value, str) or value.isidentifier(): return value # a word is a word
+    import yaml # comes with papermill; a machine without it gives no texts
     listed = "," in value and not value.lstrip().startswith(("[", "{"))
     try: return yaml.safe_load(f"[{value}]" if listed else value)
     except yaml.YAMLError: raise ValueError(f"{name}: needs a value or a list such as [a, b], got {value!r}") from None
@@ -73,7 +73,9 @@ def budgets(
     epsilons=(), # the same; counts where `epsilon` is not given
 ) -> list: # of float, 0 to infinity; TypeError or ValueError for what is no such number
     "Return the budgets to run."
-    return [_budget(e) for e in several(epsilons if epsilon is None else epsilon, "epsilon")]
+    found = [_budget(e) for e in several(epsilons if epsilon is None else epsilon, "epsilon")]
+    if epsilon is not None and not found: raise ValueError(f"epsilon: needs at least one number, got {epsilon!r}")
+    return found
 
 def _budget(value) -> float:
     "One budget."
