@@ -118,6 +118,8 @@ def certify_groups(
     "The privacy of a release whose rows go through different tables."
     mechanisms, epsilon, paid = _pure(mechanisms), check_epsilon(epsilon), _check_paid(paid)
     found = [m.certify(epsilon) for m in mechanisms]
+    if other := next((type(c).__name__ for c in found if not isinstance(c, Certificate)), None):
+        raise ValueError(f"mechanisms: epsilon alone is certified here, got a mechanism with {other}")
     worst = max(found, key=lambda c: c.epsilon)
     return Certificate(max(worst.epsilon, paid), epsilon, all(c.holds for c in found) and paid <= epsilon, worst.worst)
 
