@@ -14,7 +14,7 @@ import numpy as np
 from .caution import warn_of_one_value
 from .classification import _respond
 from .labels import _column, _series
-from .mechanism import Mechanism, as_numbers, check_prior
+from .mechanism import Mechanism, as_numbers, check_counts, check_prior
 from .sampling import check_epsilon
 
 # %% ../../nbs/privacy/11_bins.ipynb #db983bce
@@ -183,6 +183,7 @@ def _debias_values(self,
     counts, # n_outputs numbers: how often each output was released
 ) -> np.ndarray: # float [n_values], sums to the sum of counts, may be negative; ValueError if none is unbiased
     "Unbiased estimates of how often each public value is the true one, from counts of released numbers."
+    counts = check_counts(counts, self.outputs)
     found = Mechanism.debias(self, counts) # its checks; the answer where the outputs are no more than the values
     if len(self.outputs) == len(self.labels): return found
     q = self.transition.mean(0)
@@ -190,7 +191,7 @@ def _debias_values(self,
     A = self.transition[:, live] / np.sqrt(q[live])
     if np.linalg.matrix_rank(A) < len(A):
         raise ValueError(f"debias: floats cannot tell values of {self!r} apart; use posterior() with a prior instead")
-    return np.linalg.lstsq(A.T, np.asarray(counts, float)[live] / np.sqrt(q[live]), rcond=None)[0]
+    return np.linalg.lstsq(A.T, counts[live] / np.sqrt(q[live]), rcond=None)[0]
 ValueMechanism.debias = _debias_values
 
 # %% ../../nbs/privacy/11_bins.ipynb #b66f0891
@@ -326,11 +327,11 @@ class Bins(ValueMechanism):
 
 def rr_on_bins(
     values, # the public values, strictly increasing
-    prior, # n_values weights >= 0: a public guess, or an estimate with differential privacy; a Series or a dict goes by its values
+    prior, # n_values weights >= 0: a public guess, or a private estimate; a Series or a dict goes by its labels
     epsilon, # label-DP parameter, 0 to infinity
     loss="squared", # what to minimise: "squared", "absolute" or "poisson"
     max_bins=None, # at most so many bins, an integer >= 1; None: as many as are best
-) -> Bins: # `.outputs` are the bins' values, `.bins` the labels in each; warns of a single bin; TypeError or ValueError for bad input
+) -> Bins: # `.outputs` are the bins' values, `.bins` the labels in each; warns of a single bin; errors for bad input
     "The randomized response on bins with the least expected loss (Ghazi et al. 2022; definition 2.5 of the paper)."
     y, epsilon, loss = check_values(values), check_epsilon(epsilon), _check_loss(loss)
     p, a = check_prior(prior, y), math.exp(-epsilon)

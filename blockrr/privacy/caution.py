@@ -49,8 +49,9 @@ def warn_of_few_rows(
     "Warn where a prior comes from fewer rows than it can bear."
     if rows >= needed: return
     wanted = f"about {math.ceil(needed):,}" if needed < 1e15 else "endlessly many"
-    warn(f"prior: needs {wanted} rows to tell a label of average frequency among {n_labels:,} from one that never occurs "
-         f"at epsilon {epsilon:g}, got {rows:,}; {more}, merge labels, give a public prior, or release by \"rr\", which needs none")
+    warn(f"prior: needs {wanted} rows to tell a label of average frequency among {n_labels:,} from one that never "
+         f"occurs at epsilon {epsilon:g}, got {rows:,}; {more}, merge labels, give a public prior, or release by "
+         "\"rr\", which needs none")
 
 # %% ../../nbs/privacy/05_caution.ipynb #26f31c53
 def warn_of_dropped(
@@ -60,19 +61,21 @@ def warn_of_dropped(
 ):
     "Warn where labels are never released."
     if n_outputs == n_labels: return
-    instead = "\"block_rr\", \"optimal_rr\" with a floor above 0 and \"rr\" keep every label, and a larger epsilon keeps more"
     if n_outputs == 1:
-        warn(f"outputs: THE RELEASED COLUMN IS CONSTANT: {who} keeps 1 of {n_labels:,} labels, every row becomes that label and "
-             f"nothing whatsoever can be learnt from it; {instead}")
+        what = (f"THE RELEASED COLUMN IS CONSTANT: {who} keeps 1 of {n_labels:,} labels, every row becomes that label "
+                "and nothing whatsoever can be learnt from it")
     else:
-        warn(f"outputs: {who} never releases {n_labels - n_outputs:,} of {n_labels:,} labels, and nothing can be learnt about these; {instead}")
+        dropped = n_labels - n_outputs
+        what = f"{who} never releases {dropped:,} of {n_labels:,} labels, and nothing can be learnt about these"
+    warn(f"outputs: {what}; \"block_rr\", \"optimal_rr\" with a floor above 0 and \"rr\" keep every label, "
+         "and a larger epsilon keeps more")
 
 def warn_of_one_value(
     who: str, # the mechanism's name
 ):
     "Warn where a mechanism for numbers has a single output."
-    warn(f"outputs: THE RELEASED COLUMN IS CONSTANT: {who} has one bin, every label becomes the same number and nothing whatsoever "
-         "can be learnt from it; a larger epsilon gives more bins, and `guide` compares other mechanisms")
+    warn(f"outputs: THE RELEASED COLUMN IS CONSTANT: {who} has one bin, every label becomes the same number and "
+         "nothing whatsoever can be learnt from it; a larger epsilon gives more bins, and `guide` compares other mechanisms")
 
 # %% ../../nbs/privacy/05_caution.ipynb #8d7ee2d0
 def warn_of_no_change(
@@ -83,5 +86,6 @@ def warn_of_no_change(
 ):
     "Warn where practically no label changes."
     if not rows or rows * changed >= 1 or changed >= .05: return
-    warn(f"epsilon: at {epsilon:g} fewer than one of {rows:,} labels is expected to change, so the released column is practically "
-         f"the true one; at epsilon {math.log(99 * (n_labels - 1)):.1f} one label in a hundred would change")
+    less = math.log(99 * (n_labels - 1))
+    warn(f"epsilon: at {epsilon:g} fewer than one of {rows:,} labels is expected to change, so the released column is "
+         f"practically the true one; at epsilon {less:.1f} one label in a hundred would change")

@@ -21,7 +21,7 @@ from .sampling import DENOMINATOR, MAX_ENTRIES, Certificate, _caps, certify_tabl
 def rr(
     labels, # the public domain: an integer K or a sequence of K labels
     epsilon, # label-DP parameter, 0 to infinity
-) -> Mechanism: # a `RandomizedResponse`, without a table, for more than 4,096 labels; TypeError or ValueError for bad input
+) -> Mechanism: # a `RandomizedResponse`, without a table, for more than 4,096 labels; errors for bad input
     "K-ary randomized response (Warner 1965; definition 2.3 of the paper)."
     domain, epsilon = Domain(labels), check_epsilon(epsilon)
     if len(domain)**2 > MAX_ENTRIES: return RandomizedResponse(domain, epsilon)
@@ -36,7 +36,7 @@ def _respond(k: int, a: float) -> np.ndarray:
 def two_weights(
     n_labels: int, # K, at least 2
     epsilon, # label-DP parameter, 0 to infinity
-) -> tuple: # ints (w1, w0): of the label itself and of every other; w1 + (K - 1) w0 <= 2**62 and w1 <= e**epsilon w0, exactly
+) -> tuple: # ints (w1, w0), of a label itself and of every other: w1 + (K - 1) w0 <= 2**62, w1 <= e**epsilon w0
     "The integers of randomized response."
     epsilon = check_epsilon(epsilon)
     if math.isinf(epsilon): return DENOMINATOR, 0
@@ -97,7 +97,7 @@ class RandomizedResponse(Mechanism):
 
     def _none(self, what):
         K = len(self.labels)
-        return _NoTable(f"{what}: needs at most {math.isqrt(MAX_ENTRIES):,} labels, got {K:,}, for which a table would take "
+        return _NoTable(f"{what}: needs at most {math.isqrt(MAX_ENTRIES):,} labels, got {K:,}, whose table would take "
                         f"{K * K * 8 / 2**30:,.1f} GiB; `keep`, `own`, `other` and `denominator` say the same")
 
     @property
@@ -133,12 +133,13 @@ class RandomizedResponse(Mechanism):
     ) -> np.ndarray: # float [n_labels], sums to the sum of counts, may be negative; ValueError at epsilon 0
         "Unbiased estimates of the true counts from counts of released labels."
         c = check_counts(counts, self.labels)
-        if self.own == self.other: raise ValueError(f"debias: {self!r} releases every label alike, so no estimate is unbiased")
+        if self.own == self.other:
+            raise ValueError(f"debias: {self!r} releases every label alike, so no estimate is unbiased")
         return c + (len(c) * c - math.fsum(c)) * (self.other / (self.own - self.other))
 
 # %% ../../nbs/privacy/04_classification.ipynb #fe6fdb8e
 def rr_with_prior(
-    prior, # n_labels weights >= 0: a public guess, or an estimate with differential privacy; a Series or a dict goes by its labels
+    prior, # n_labels weights >= 0: a public guess, or a private estimate; a Series or a dict goes by its labels
     epsilon, # label-DP parameter, 0 to infinity
     k=None, # how many labels to keep, 1 to n_labels; None: the best for this prior
     labels=None, # the public domain: an integer K or a sequence; None: 0 .. n_labels-1

@@ -23,7 +23,7 @@ def _own_labels(values, name, side="index"):
     "The labels that a vector or one side of a table brings along; None: it has none."
     if isinstance(values, Mapping): return list(values)
     if hasattr(values, "coords") and hasattr(values, "dims"):
-        raise TypeError(f"{name}: cannot read the labels of {type(values).__name__}; make a dict or a pandas Series of it")
+        raise TypeError(f"{name}: cannot read the labels of {type(values).__name__}; make a dict of it")
     own = getattr(values, side, None)
     return None if callable(own) else own # a list has a method of this name
 
@@ -55,7 +55,8 @@ def in_label_order(
 ): # the values in the order of the labels; as they came if they have no labels; ValueError if the labels differ
     "Bring labelled weights or counts into the order of the labels."
     if hasattr(values, "columns") and getattr(values, "ndim", 2) != 1:
-        raise TypeError(f"{name}: needs one number for each label, got a table; make a dict of it, such as dict(table.iter_rows())")
+        raise TypeError(f"{name}: needs one number for each label, got a table; make a dict of it, "
+                        "such as dict(table.iter_rows())")
     own = _own_labels(values, name)
     if own is None: return values
     numbers = np.fromiter(values.values(), object, len(values)) if isinstance(values, Mapping) else np.asarray(values)
@@ -64,7 +65,7 @@ def in_label_order(
 def table_in_label_order(
     table, # [n_rows, n_columns]: an array goes by position, a DataFrame by its labels
     name, # the parameter's, for messages
-    **sides, # index=, columns=: the labels wanted there, as in `in_label_order`; a side that is not named goes by position
+    **sides, # index=, columns=: the labels wanted there, as in `in_label_order`; other sides go by position
 ): # an array in this order; ValueError if the labels differ or rows have unequal lengths
     "Bring a labelled table into the order of its labels."
     T = _as_array(table, name)
@@ -87,7 +88,8 @@ def as_numbers(
         given = np.asarray(values)
         if given.dtype.kind in "cmM": raise TypeError
         return np.asarray(given, float)
-    except (TypeError, ValueError, OverflowError, RuntimeError): raise TypeError(f"{name}: needs a sequence of numbers") from None
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise TypeError(f"{name}: needs a sequence of numbers") from None
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #714b172d
 def check_prior(
@@ -118,7 +120,7 @@ def prior_domain(
 class _Table:
     "What a mechanism is: a public domain, a transition matrix, and the integers it is sampled from."
     def __init__(self,
-        transition, # float [n_labels, n_outputs], rows sum to 1; columns' ratios at most e**epsilon; a DataFrame goes by its labels
+        transition, # float [n_labels, n_outputs], rows sum to 1; columns' ratios at most e**epsilon; or a DataFrame
         epsilon, # the label-DP parameter, 0 to infinity
         labels=None, # an int K or the K labels of the public domain; None: 0 .. n_labels-1
         outputs=None, # the labels of the columns, in order; None: all labels of the domain
@@ -165,7 +167,8 @@ class _Table:
         return made
 
     def __getstate__(self): return {k: v for k, v in self.__dict__.items() if k != "_made"} # a pickle stays small
-    def __dask_tokenize__(self): return (self.name, self.epsilon, self.labels, self.outputs, self.integers.tobytes()) # a name for Dask's plans
+    def __dask_tokenize__(self): # a name for Dask's plans
+        return (self.name, self.epsilon, self.labels, self.outputs, self.integers.tobytes())
 
     def __repr__(self):
         dropped = len(self.labels) - len(self.outputs)
@@ -195,7 +198,8 @@ def _of_whole_column(message, done) -> str:
     "What a chunk's error says, when so many labels of earlier chunks were released."
     if not done: return message
     out = f"the {done:,} label{'s' * (done > 1)} of earlier chunks {'were' if done > 1 else 'was'} released"
-    message = re.sub(r"\brow (\d+)", lambda m: f"row {done + int(m[1])} of the whole column, row {m[1]} of this chunk", message, count=1)
+    def rows(found): return f"row {done + int(found[1])} of the whole column, row {found[1]} of this chunk"
+    message = re.sub(r"\brow (\d+)", rows, message, count=1)
     if "nothing was released" not in message: return f"{message}; {out}"
     return message.replace("nothing was released", f"nothing of this chunk was released; {out}")
 
@@ -285,7 +289,8 @@ def check_counts(
 ) -> np.ndarray: # float64 [n_outputs]; TypeError or ValueError otherwise
     "Counts of outputs, or an error that says what is wrong with them."
     c = as_numbers(in_label_order(counts, outputs, "counts"), "counts")
-    if c.shape != (len(outputs),): raise ValueError(f"counts: needs {len(outputs)} numbers, one for each output, got shape {c.shape}")
+    if c.shape != (len(outputs),):
+        raise ValueError(f"counts: needs {len(outputs)} numbers, one for each output, got shape {c.shape}")
     if not np.isfinite(c).all(): raise ValueError("counts: needs finite numbers, got NaN or infinity")
     return c
 

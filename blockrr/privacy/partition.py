@@ -127,7 +127,7 @@ def _check_sigma(sigma) -> float:
     except OverflowError: raise ValueError("sigma: too large for a float; use math.inf") from None
 
 def partition_by_weight(
-    prior, # n_labels weights >= 0: a public guess, or an estimate with differential privacy; labels of its own must be 0 .. n_labels-1
+    prior, # n_labels weights >= 0: a public guess, or a private estimate; if it has labels, these are 0 .. n_labels-1
     sigma, # > 0; how far below the most frequent label a majority label may be: p >= max(p) * exp(-1 / sigma)
     l=0, # the number of dominant outputs, an integer >= 0; more than |outputs_1| is capped with a warning
 ) -> Partition: # all labels are outputs, B is the identity; TypeError or ValueError for bad input

@@ -22,7 +22,8 @@ def n_prior_rows(
     fraction, # share of rows for D_1, between 0 and 1 (exclusive)
 ) -> int: # 1 to n - 1; TypeError or ValueError for bad input
     "How many rows a split sets aside; at least one row goes to each part."
-    if isinstance(fraction, (bool, np.bool_)) or not isinstance(fraction, Real): raise TypeError(f"prior_fraction: needs a number, got {type(fraction).__name__}")
+    if isinstance(fraction, (bool, np.bool_)) or not isinstance(fraction, Real):
+        raise TypeError(f"prior_fraction: needs a number, got {type(fraction).__name__}")
     if not 0 < fraction < 1: raise ValueError(f"prior_fraction: needs 0 < prior_fraction < 1, got {fraction}")
     if n < 2: raise ValueError(f"labels: needs at least 2 rows, one for the prior and one to release, got {n}")
     return min(max(round(n * fraction), 1), n - 1)
@@ -68,7 +69,8 @@ def estimate_prior(
 ) -> np.ndarray: # float64 [K], sums to 1; TypeError or ValueError for bad input
     "The label distribution with epsilon-label differential privacy (Algorithm 3 of the paper)."
     domain, epsilon = Domain(domain), check_epsilon(epsilon)
-    if not isinstance(rule, str) or rule not in _RULES: raise ValueError(f"rule: needs one of {', '.join(_RULES)}, got {rule!r}")
+    if not isinstance(rule, str) or rule not in _RULES:
+        raise ValueError(f"rule: needs one of {', '.join(_RULES)}, got {rule!r}")
     codes = domain.encode(labels)
     bits = seed if isinstance(seed, RandomBits) else RandomBits(seed, "prior", len(domain), epsilon.hex(), codes)
     if not quiet: warn_of_few_rows(len(codes), rows_needed(len(domain), epsilon), len(domain), epsilon)

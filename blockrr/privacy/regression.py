@@ -43,7 +43,8 @@ class Choice:
         n: int, # how many records with the same label are averaged, >= 1
     ) -> float: # expected squared error of their average, under the prior
         "What is left of the error when a model averages over n records."
-        if isinstance(n, bool) or not isinstance(n, Real) or not n >= 1: raise ValueError(f"n: needs a number >= 1, got {n!r}")
+        if isinstance(n, bool) or not isinstance(n, Real) or not n >= 1:
+            raise ValueError(f"n: needs a number >= 1, got {n!r}")
         return self.bias**2 + self.variance / n
 
 # %% ../../nbs/privacy/14_regression.ipynb #82403d65
@@ -114,7 +115,7 @@ def guide(
     noisy = laplace(values, epsilon)
     a, less = math.exp(-epsilon), -math.expm1(-epsilon)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore") # a small epsilon or a narrow prior may leave nothing of the label; the errors say so
+        warnings.simplefilter("ignore") # a small epsilon or a narrow prior may leave nothing of a label; errors say so
         bins = rr_on_bins(values, p, epsilon, loss)
         near = rp_with_prior(np.concatenate([y[:1], (y[1:] + y[:-1]) / 2, y[-1:]]), p, epsilon)
     found = [_finite_risk("RRonBins", bins, p, loss), _finite_risk("RRonBins, debiased", _at(bins, bins.debias_values(bins.points)), p, loss),

@@ -25,7 +25,7 @@ from .sampling import Certificate, RandomBits, check_epsilon, check_size, seed_s
 
 # %% ../../nbs/privacy/06_release.ipynb #ca9563c0
 def table_digest(
-    weights, # int [n_labels, n_outputs]: the table that is sampled from, or what a mechanism has in its place: see `integers`
+    weights, # int [n_labels, n_outputs]: the table that is sampled from; in general a mechanism's `integers`
 ) -> str: # 64 hexadecimal digits
     "SHA-256 of a table's shape and of its entries as little-endian 64-bit integers, row by row."
     W = np.ascontiguousarray(weights, "<i8")
@@ -196,7 +196,7 @@ def release(
     sigma=None, # BlockRR: majority threshold, > 0; None: default_settings(epsilon)
     l=None, # BlockRR: number of dominant outputs, >= 0; None: default_settings(epsilon)
     prior_fraction=.01, # share of rows used for the prior and not released; "rr" and a given prior use none
-    prior=None, # a public prior, n_labels weights >= 0, a Series or a dict by its labels; None: estimate it, by the paper's rule
+    prior=None, # a public prior, n_labels weights >= 0, or a Series or a dict; None: estimate it, by the paper's rule
     seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
     ledger=None, # a Ledger or the path of one: epsilon is debited there, on disk, before any bit is drawn
     dataset_id=None, # with a ledger, str: names the data set, the same for the same labels
@@ -219,6 +219,7 @@ def release(
     total = max(response.epsilon, paid)
     certificate = Certificate(total, epsilon, response.holds and total <= epsilon, response.worst)
     chosen = codes if len(rows) == len(codes) else codes[rows]
-    released = domain.decode(mechanism._release(chosen, RandomBits(seed, "responses", mechanism.integers, chosen)), like=labels, rows=rows)
+    bits = RandomBits(seed, "responses", mechanism.integers, chosen)
+    released = domain.decode(mechanism._release(chosen, bits), like=labels, rows=rows)
     statement = _statement(mechanism, certificate, response, paid, len(codes), len(rows), sigma, l, seed, dataset_id, floor, composition)
     return Release(released, rows, prior, mechanism, certificate, seed is not None, statement)

@@ -179,13 +179,14 @@ def _check_rows(values, labels, name):
     "Refuse two pandas columns whose rows differ: they would be paired by position."
     own, rows = (getattr(v, "index", None) for v in (values, labels))
     if hasattr(own, "equals") and hasattr(rows, "equals") and len(own) == len(rows) and not own.equals(rows):
-        raise ValueError(f"{name}: needs the index of the labels, got another; bring its rows into their order, or pass an array")
+        raise ValueError(f"{name}: needs the index of the labels, got another; bring its rows into their order, "
+                         "or pass an array")
 
 def _check_tables(mechanisms):
     "Refuse, before anything is spent, what has no table to take likelihoods from."
     if any(isinstance(m, RandomizedResponse) for m in mechanisms):
-        raise ValueError(f"mechanisms: needs tables, of at most 4,096 labels, got {len(mechanisms[0].labels):,}; a likelihood for each label is kept with each row. "
-                         "Merge labels, or use `release` with the method \"rr\"")
+        raise ValueError(f"mechanisms: needs tables, of at most 4,096 labels, got {len(mechanisms[0].labels):,}; a "
+                         "likelihood for each label is kept with each row. Merge labels, or use `release` with the method \"rr\"")
 
 def _square(mechanism) -> np.ndarray:
     "A transition with a column for every label."
@@ -219,7 +220,7 @@ def two_stage(
     early = one._release(codes[rows], RandomBits(seed, "first stage", one.weights, codes[rows]))
     fit = prior_by_em(np.bincount(early, minlength=len(domain)), one.transition)
     two = _mechanism(method, domain, epsilon, fit.prior, sigma, l, floor)[0]
-    warn_of_dropped(len(two.outputs), len(domain), f"the second stage, {two.name},") # before any of its labels is released
+    warn_of_dropped(len(two.outputs), len(domain), f"the second stage, {two.name},") # before its labels are released
     moved = (len(rows) * _changed(one, None) + len(rest) * _changed(two, fit.prior)) / len(codes)
     warn_of_no_change(moved, len(codes), len(domain), epsilon)
     late = two._release(codes[rest], RandomBits(seed, "second stage", two.weights, codes[rest]))
@@ -232,7 +233,7 @@ def two_stage(
 
 # %% ../../nbs/privacy/15_stages.ipynb #d2f8bdec
 def row_priors(
-    priors, # float [n, K]: a prior for every row, from released labels of other rows or from public facts: your promise; a DataFrame's columns go by their names
+    priors, # float [n, K] or DataFrame: a prior for every row, from others' released labels or public facts: your promise
     epsilon, # label-DP parameter, 0 to infinity
     labels=None, # the public domain: an integer K or a sequence; None: 0 .. K-1
 ) -> tuple: # (group int [n], list of Mechanism): RRWithPrior for each row, rows with equal sets share one
@@ -267,5 +268,7 @@ def cluster_priors(
     if c.dtype.kind not in "iu" or c.shape != codes.shape: raise ValueError(f"cluster: needs an integer for each of {len(codes)} rows, got {c.dtype} with shape {c.shape}")
     if len(c) and not 0 <= c.min() <= c.max() < n_clusters: raise ValueError(f"cluster: needs numbers from 0 to {n_clusters - 1}, got {c.min()} to {c.max()}")
     fewest = int(np.bincount(c, minlength=n_clusters).min())
-    warn_of_few_rows(fewest, rows_needed(len(domain), epsilon), len(domain), epsilon, "use fewer clusters, of which the smallest has these rows")
-    return np.array([estimate_prior(codes[c == k], len(domain), epsilon, None if seed is None else seed_sequence(seed, "cluster", k), quiet=True) for k in range(n_clusters)])
+    more = "use fewer clusters, of which the smallest has these rows"
+    warn_of_few_rows(fewest, rows_needed(len(domain), epsilon), len(domain), epsilon, more)
+    seeds = [None if seed is None else seed_sequence(seed, "cluster", k) for k in range(n_clusters)]
+    return np.array([estimate_prior(codes[c == k], len(domain), epsilon, s, quiet=True) for k, s in enumerate(seeds)])

@@ -180,7 +180,8 @@ def release_numbers(
     held, rows, prior = nothing, everything, None
     if spec.mechanism in WITH_PRIOR:
         held, rows = split(len(y), spec.prior_fraction, split_seed)
-        prior = estimate_prior(numeric.to_values(y[held], public.grid), public.grid.tolist(), spec.epsilon, prior_seed, quiet=True)
+        seen = numeric.to_values(y[held], public.grid)
+        prior = estimate_prior(seen, public.grid.tolist(), spec.epsilon, prior_seed, quiet=True)
     with warnings.catch_warnings(): # a release of nothing is recorded as any other
         warnings.simplefilter("ignore", ReleaseWarning)
         m = build(spec.mechanism, public, spec.epsilon, prior)
