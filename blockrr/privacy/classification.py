@@ -123,7 +123,8 @@ class RandomizedResponse(Mechanism):
         "The distribution of the true label, given one released label."
         p = check_prior(prior, self._domain)
         if released is None: raise self._none("posterior without `released`")
-        y = int(self._domain.encode([released])[0])
+        try: y = int(self._domain.encode([released])[0])
+        except (TypeError, ValueError): raise ValueError("released: needs one label of the domain, got another") from None
         joint = self.other * p
         joint[y] = self.own * p[y]
         return joint / joint.sum() if joint.any() else p
