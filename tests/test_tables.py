@@ -12,7 +12,7 @@ from hypothesis import example, given, settings, strategies as st
 
 import blockrr as br
 from blockrr import certify
-from blockrr.privacy.sampling import (_BLOCK, _Alias, _Draw, _Lookup, _sampler, DENOMINATOR, RandomBits, certify_matrix,
+from blockrr.privacy.sampling import (_BLOCK, _Alias, _Draw, _Lookup, _sampler, DENOMINATOR, RandomBits, certify_matrix, check_size,
                                       certify_table, draw, integer_table)
 
 epsilons = st.one_of(st.just(0.0), st.floats(1e-300, 1e-3), st.floats(1e-9, 50), st.floats(50, 700), st.just(1e6), st.just(math.inf))
@@ -424,7 +424,7 @@ def test_one_label_is_no_domain():
 
 def test_too_large_a_domain_is_refused_before_memory_is_taken():
     tracemalloc.start()
-    with pytest.raises(ValueError, match=r"1,000,000 labels by 1,000,000 outputs would need about 93,132.3 GiB"): br.rr(10**6, 1.0)
+    with pytest.raises(ValueError, match=r"1,000,000 labels by 1,000,000 outputs would need about 93,132.3 GiB"): check_size(10**6, 10**6)
     with pytest.raises(ValueError, match=r"93,132,257,461,547,856.* GiB"): br.rr(10**24, 1.0)
     with pytest.raises(ValueError, match="entries"): br.rr_with_prior(np.ones(50_000), 0.0)
     with pytest.raises(ValueError, match="entries"): br.block_rr(br.Partition(range(4_097), ()), 1.0)

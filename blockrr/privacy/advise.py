@@ -12,9 +12,10 @@ import math
 
 import numpy as np
 
+from .caution import rows_needed, warn_of_few_rows
 from .classification import best_k, block_rr, rr, rr_with_prior
-from .mechanism import Mechanism, check_prior, label_columns
-from .optimal import _domain, frontier, optimal_rr
+from .mechanism import Mechanism, check_prior, label_columns, prior_domain
+from .optimal import frontier, optimal_rr
 from .partition import check_settings, partition_by_weight
 from .release import check_floor
 from .sampling import check_epsilon
@@ -74,7 +75,7 @@ def predict(
 ) -> float: # 0 to 1
     "The accuracy that a typical learner is predicted to reach on released labels."
     label_columns(mechanism) # refuses anything but a Mechanism that releases labels
-    return _Learner(check_prior(prior, len(mechanism.labels)), _check_rows(rows, "rows")).quality(mechanism, _check_goal(goal))
+    return _Learner(check_prior(prior, mechanism.labels), _check_rows(rows, "rows")).quality(mechanism, _check_goal(goal))
 
 def _check_goal(goal) -> str:
     if not isinstance(goal, str) or goal not in GOALS: raise ValueError(f"goal: needs one of {', '.join(GOALS)}, got {goal!r}")
@@ -188,11 +189,13 @@ def advise(
     menu=None, # list of (method, settings of `release`: a floor is a fraction) to choose from; None: all methods, many settings
 ) -> Advice: # TypeError or ValueError for bad input
     "Rank the mechanisms for a prior and a goal. Uses nothing but the prior, so it costs no privacy."
-    p, epsilon, goal = check_prior(prior), check_epsilon(epsilon), _check_goal(goal)
-    domain, rules = _domain(labels, p), _menu(p, epsilon) if menu is None else _check_menu(menu)
+    domain, epsilon, goal = prior_domain(labels, prior), check_epsilon(epsilon), _check_goal(goal)
+    p = check_prior(prior, domain)
+    rules = _menu(p, epsilon) if menu is None else _check_menu(menu)
     if n_prior is not None: n_prior = _check_rows(n_prior, "n_prior")
     rows = _check_rows(rows, "rows") if rows is not None else 99 * n_prior if n_prior else 30_000.
     paid = epsilon if epsilon_prior is None else _check_paid(epsilon_prior)
+    if n_prior is not None: warn_of_few_rows(round(n_prior), rows_needed(len(p), paid), len(p), paid)
     built = [_build(rule, p, epsilon, domain) for rule in rules]
     learner, spread = _Learner(p, rows), np.zeros(len(rules))
     if n_prior is None: quality = np.array([learner.quality(m, goal) for _, m in built])

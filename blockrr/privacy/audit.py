@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from .labels import Domain
-from .mechanism import Mechanism
+from .mechanism import Mechanism, in_label_order
 from .sampling import check_epsilon, seed_sequence
 
 # %% ../../nbs/privacy/08_audit.ipynb #5ba9555b
@@ -61,7 +61,8 @@ def _check_delta(delta) -> float:
     return _check_share(delta, "delta")
 
 def _check_pair(values, name) -> tuple:
-    try: first, second = (np.asarray(v) for v in values)
+    values = in_label_order(values, None, name) # a dict would otherwise give its keys
+    try: first, second = (np.asarray(in_label_order(v, None, name)) for v in values)
     except (TypeError, ValueError): raise ValueError(f"{name}: needs two counts, one for each label of the pair") from None
     if first.dtype.kind not in "iu" or second.dtype.kind not in "iu": raise TypeError(f"{name}: needs whole numbers, got {first.dtype} and {second.dtype}")
     return first, second

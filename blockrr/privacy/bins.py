@@ -11,9 +11,10 @@ import math, sys
 
 import numpy as np
 
+from .caution import warn_of_one_value
 from .classification import _respond
 from .labels import _column, _series
-from .mechanism import Mechanism, check_prior
+from .mechanism import Mechanism, as_numbers, check_counts, check_prior
 from .sampling import check_epsilon
 
 # %% ../../nbs/privacy/11_bins.ipynb #db983bce
@@ -76,7 +77,7 @@ def loss_table(
     loss="squared", # "squared", "absolute" or "poisson"
 ) -> np.ndarray: # float [n_labels, n_outputs]; ValueError for negative numbers under Poisson loss
     "The loss of every output for every label."
-    y, v = np.asarray(labels, float)[:, None], np.asarray(outputs, float)
+    y, v = as_numbers(labels, "labels")[:, None], as_numbers(outputs, "outputs")
     if _check_loss(loss) == "squared": return (v - y)**2
     if loss == "absolute": return np.abs(v - y)
     if y.min() < 0 or v.min() < 0: raise ValueError(f"loss: Poisson loss needs labels and outputs >= 0, got {min(y.min(), v.min()):g}")
@@ -93,7 +94,7 @@ class ValueMechanism(Mechanism):
         name="mechanism", # shown in the representation and in plots
     ):
         self.values = check_values(values)
-        self.points = self.values if outputs is None else np.asarray(outputs, float) + 0.
+        self.points = self.values if outputs is None else as_numbers(outputs, "outputs") + 0.
         super().__init__(transition, epsilon, values, self.points.tolist(), name)
         for a in (self.values, self.points): a.setflags(write=False)
 
@@ -142,7 +143,7 @@ def risk(
     "The expected loss of a release."
     _check_numeric(mechanism)
     each = loss_table(mechanism.values, mechanism.points, loss)
-    weight = check_prior(prior, len(mechanism.values))[:, None] * mechanism.transition
+    weight = check_prior(prior, mechanism.labels)[:, None] * mechanism.transition
     return math.fsum((weight * np.where(weight > 0, each, 0)).ravel())
 
 def clipped(
@@ -182,6 +183,7 @@ def _debias_values(self,
     counts, # n_outputs numbers: how often each output was released
 ) -> np.ndarray: # float [n_values], sums to the sum of counts, may be negative; ValueError if none is unbiased
     "Unbiased estimates of how often each public value is the true one, from counts of released numbers."
+    counts = check_counts(counts, self.outputs)
     found = Mechanism.debias(self, counts) # its checks; the answer where the outputs are no more than the values
     if len(self.outputs) == len(self.labels): return found
     q = self.transition.mean(0)
@@ -189,7 +191,7 @@ def _debias_values(self,
     A = self.transition[:, live] / np.sqrt(q[live])
     if np.linalg.matrix_rank(A) < len(A):
         raise ValueError(f"debias: floats cannot tell values of {self!r} apart; use posterior() with a prior instead")
-    return np.linalg.lstsq(A.T, np.asarray(counts, float)[live] / np.sqrt(q[live]), rcond=None)[0]
+    return np.linalg.lstsq(A.T, counts[live] / np.sqrt(q[live]), rcond=None)[0]
 ValueMechanism.debias = _debias_values
 
 # %% ../../nbs/privacy/11_bins.ipynb #b66f0891
@@ -325,14 +327,14 @@ class Bins(ValueMechanism):
 
 def rr_on_bins(
     values, # the public values, strictly increasing
-    prior, # n_values weights >= 0: a public guess, or an estimate with differential privacy
+    prior, # n_values weights >= 0: a public guess, or a private estimate; a Series or a dict goes by its labels
     epsilon, # label-DP parameter, 0 to infinity
     loss="squared", # what to minimise: "squared", "absolute" or "poisson"
     max_bins=None, # at most so many bins, an integer >= 1; None: as many as are best
-) -> Bins: # `.outputs` are the bins' values, `.bins` the labels in each; TypeError or ValueError for bad input
+) -> Bins: # `.outputs` are the bins' values, `.bins` the labels in each; warns of a single bin; errors for bad input
     "The randomized response on bins with the least expected loss (Ghazi et al. 2022; definition 2.5 of the paper)."
     y, epsilon, loss = check_values(values), check_epsilon(epsilon), _check_loss(loss)
-    p, a = check_prior(prior, len(y)), math.exp(-epsilon)
+    p, a = check_prior(prior, y), math.exp(-epsilon)
     if loss == "poisson" and y[0] < 0: raise ValueError(f"values: Poisson loss needs labels >= 0, got {y[0]:g}")
     if max_bins is not None and (isinstance(max_bins, (bool, np.bool_)) or not isinstance(max_bins, Integral) or max_bins < 1):
         raise ValueError(f"max_bins: needs None or an integer >= 1, got {max_bins!r}")
@@ -341,4 +343,5 @@ def rr_on_bins(
     starts = _best_starts(costs, len(y))
     if max_bins is not None and len(starts) > max_bins: starts = _at_most(costs, len(y), int(max_bins))
     starts, points = _distinct(y, p, a, loss, starts)
+    if len(points) == 1: warn_of_one_value("RRonBins")
     return Bins(_settle(y, p, loss, starts, points), points, epsilon, values, loss)

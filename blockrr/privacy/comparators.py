@@ -314,7 +314,8 @@ def optimal_unbiased(
     grid=None, # the outputs to choose from, strictly increasing, for epsilon up to 16; None: 64 points and the values, see above
 ) -> ValueMechanism: # ValueError if no unbiased mechanism exists on the grid
     "The unbiased mechanism with the least expected squared error, by linear programming (Badanidiyuru et al. 2023)."
-    y, p, epsilon = check_values(values), check_prior(prior, len(values)), check_epsilon(epsilon)
+    y, epsilon = check_values(values), check_epsilon(epsilon)
+    p = check_prior(prior, y)
     reach = unbiased_reach(y, epsilon * (1 - 1e-6)) # the epsilon that the program is solved for
     if epsilon < 1e-6:
         raise ValueError(f"epsilon: the program is solved from 1e-6 on, got {epsilon:g}; below, "

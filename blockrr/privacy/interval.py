@@ -13,7 +13,7 @@ import math, sys, warnings
 import numpy as np
 
 from .bins import _numbers, _numbers_like, check_values
-from .mechanism import check_prior
+from .mechanism import as_numbers, check_prior, release_chunks
 from .sampling import DENOMINATOR, Certificate, RandomBits, _check_threads, _exp_bound, _log_ratio, check_epsilon
 
 # %% ../../nbs/privacy/12_interval.ipynb #3856538e
@@ -74,8 +74,8 @@ class _Density:
         label, # one number
     ) -> np.ndarray: # the density of a release given the label
         "The density of the definition (before it is cut into cells)."
-        v, (_, (y,), (rho,)) = np.asarray(released, float), self._seen([label])
-        (low, high), near = self.support, np.abs(np.asarray(released, float) - y) <= self.delta
+        v, (_, (y,), (rho,)) = as_numbers(released, "released"), self._seen([label])
+        (low, high), near = self.support, np.abs(v - y) <= self.delta
         return np.where((v >= low) & (v <= high), (1 - rho) / (high - low) + np.where(near, rho / (2 * self.delta), 0), 0)
 
 # %% ../../nbs/privacy/12_interval.ipynb #46b80b2a
@@ -176,7 +176,7 @@ class IntervalMechanism(_Cells):
     ): # an iterator of released chunks; a bad chunk raises when it is reached, and the chunks before it were released
         "Release a column that comes in pieces, one piece in memory at a time."
         draw, threads = self._drawer(self._bits(seed)), _check_threads(threads)
-        return (self._middles(draw(_numbers(chunk), threads), chunk) for chunk in chunks)
+        return release_chunks(chunks, _numbers, lambda y, chunk: self._middles(draw(y, threads), chunk))
 
     def _bits(self, seed):
         shape = [v.hex() for v in (self.low, self.high, self.delta, self.epsilon)]

@@ -13,9 +13,9 @@ import math
 
 import numpy as np
 
-from .classification import _respond, best_k, block_rr, rr, rr_with_prior
-from .labels import Domain
-from .mechanism import Mechanism, check_prior, label_columns
+from .classification import RandomizedResponse, _respond, best_k, block_rr, rr, rr_with_prior
+from .mechanism import (Mechanism, as_numbers, check_prior, in_label_order, label_columns, prior_domain,
+                                       table_in_label_order)
 from .partition import Partition
 from .sampling import check_epsilon, check_size
 
@@ -45,8 +45,7 @@ def solve_program(
 # %% ../../nbs/privacy/09_optimal.ipynb #28082858
 def _square(values, name) -> np.ndarray:
     "A square matrix of numbers, infinities excluded."
-    try: W = np.asarray(values, float)
-    except (TypeError, ValueError, OverflowError): raise TypeError(f"{name}: needs a square matrix of numbers") from None
+    W = as_numbers(table_in_label_order(values, name, index=None, columns=None), name)
     if W.ndim != 2 or W.shape[0] != W.shape[1] or not W.size: raise ValueError(f"{name}: needs a square matrix [n_labels, n_labels], got shape {W.shape}")
     if np.isinf(W).any() or name == "weights" and np.isnan(W).any(): raise ValueError(f"{name}: needs a square matrix of finite numbers, got NaN or infinity")
     return W
@@ -80,6 +79,7 @@ def retention(
     mechanism: Mechanism, # any mechanism that releases labels
 ) -> np.ndarray: # float [n_labels]: Pr[released = true] for each label; 0 for a label that is never released
     "How likely each label is to be released unchanged."
+    if isinstance(mechanism, RandomizedResponse): return np.full(len(mechanism.labels), mechanism.keep)
     columns = label_columns(mechanism)
     own = np.zeros(len(mechanism.labels))
     own[columns] = mechanism.transition[columns, np.arange(len(columns))]
@@ -91,7 +91,7 @@ def place(
 ) -> Point:
     "A mechanism's accuracy, worst and average retention under a prior."
     own = retention(mechanism)
-    return Point(float(check_prior(prior, len(own)) @ own), float(own.min()), float(own.mean()))
+    return Point(float(check_prior(prior, mechanism.labels) @ own), float(own.min()), float(own.mean()))
 
 # %% ../../nbs/privacy/09_optimal.ipynb #21d45623
 @dataclass(frozen=True, eq=False)
@@ -240,14 +240,6 @@ def best_sigma(
     if high == 0 or cut < p[0] * 1e-300: return 1e-3 # exp(-1/sigma) is 0: every label is majority
     return math.inf if cut >= p[0] else 1 / math.log(p[0] / cut)
 
-# %% ../../nbs/privacy/09_optimal.ipynb #8d95bd59
-def _domain(labels, prior) -> Domain:
-    "The public domain of a prior."
-    try: domain = Domain(len(prior) if labels is None else labels)
-    except (TypeError, ValueError) as e: raise type(e)(str(e).replace("domain:", "labels:")) from None
-    check_prior(prior, len(domain))
-    return domain
-
 # %% ../../nbs/privacy/09_optimal.ipynb #0a76a156
 RESTS = ("kept", "prior", "first", "even")
 
@@ -259,8 +251,9 @@ def optimal_rr(
     rest="kept", # where a minority label's left-over mass goes: "kept", "prior", "first" or "even"; no matter for learning, save that "first" is bad
 ) -> Mechanism: # TypeError or ValueError for bad input; the message names the largest floor
     "The most accurate label-DP mechanism that keeps every label with probability at least `floor`."
-    f = frontier(prior, epsilon)
-    domain = _domain(labels, f.prior)
+    domain = prior_domain(labels, prior)
+    f = frontier(in_label_order(prior, domain, "prior"), epsilon)
+    check_prior(f.prior, domain)
     if not isinstance(rest, str) or rest not in RESTS: raise ValueError(f"rest: needs one of {', '.join(RESTS)}, got {rest!r}")
     upper, lower = f.levels(floor)
     if lower == 0 and f.k < len(domain): return rr_with_prior(f.prior, epsilon, f.k, domain)

@@ -13,7 +13,7 @@ import warnings
 
 import numpy as np
 
-from .mechanism import check_prior
+from .mechanism import check_prior, in_label_order
 
 # %% ../../nbs/privacy/03_partition.ipynb #879c44c3
 def _indices(values, name) -> tuple:
@@ -29,7 +29,7 @@ def _indices(values, name) -> tuple:
 def _index_tuples(values, name) -> tuple:
     "A tuple of such tuples."
     if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__"): raise TypeError(f"{name}: needs a tuple of label indices for each label, got {type(values).__name__}")
-    return tuple(_indices(v, name) for v in values)
+    return tuple(_indices(v, name) for v in in_label_order(values, None, name))
 
 # %% ../../nbs/privacy/03_partition.ipynb #abfdad36
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _check_sigma(sigma) -> float:
     except OverflowError: raise ValueError("sigma: too large for a float; use math.inf") from None
 
 def partition_by_weight(
-    prior, # n_labels weights >= 0: a public guess, or an estimate with differential privacy
+    prior, # n_labels weights >= 0: a public guess, or a private estimate; if it has labels, these are 0 .. n_labels-1
     sigma, # > 0; how far below the most frequent label a majority label may be: p >= max(p) * exp(-1 / sigma)
     l=0, # the number of dominant outputs, an integer >= 0; more than |outputs_1| is capped with a warning
 ) -> Partition: # all labels are outputs, B is the identity; TypeError or ValueError for bad input

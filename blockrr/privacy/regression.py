@@ -10,7 +10,7 @@ __all__ = ['Choice', 'Guide', 'guide', 'plot_guide', 'to_values', 'Bins', 'Inter
 
 # %% ../../nbs/privacy/14_regression.ipynb #1d495767
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 import math, warnings
 
 import numpy as np
@@ -43,6 +43,8 @@ class Choice:
         n: int, # how many records with the same label are averaged, >= 1
     ) -> float: # expected squared error of their average, under the prior
         "What is left of the error when a model averages over n records."
+        if isinstance(n, bool) or not isinstance(n, Real) or not n >= 1:
+            raise ValueError(f"n: needs a number >= 1, got {n!r}")
         return self.bias**2 + self.variance / n
 
 # %% ../../nbs/privacy/14_regression.ipynb #82403d65
@@ -107,13 +109,14 @@ def guide(
 ) -> Guide: # TypeError or ValueError for bad input
     "Expected loss, bias and scatter of every mechanism for a numeric label."
     y, epsilon, loss = check_values(values), check_epsilon(epsilon), _check_loss(loss)
-    p = check_prior(prior, len(y))
+    p = check_prior(prior, y)
     if epsilon == 0: raise ValueError("epsilon: the guide compares releases that say something, and needs epsilon > 0")
-    bins, wave, plain = rr_on_bins(values, p, epsilon, loss), square_wave(values, epsilon), randomized_response(values, epsilon)
+    wave, plain = square_wave(values, epsilon), randomized_response(values, epsilon)
     noisy = laplace(values, epsilon)
     a, less = math.exp(-epsilon), -math.expm1(-epsilon)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore") # a narrow prior may leave the interval without information; its error says so
+        warnings.simplefilter("ignore") # a small epsilon or a narrow prior may leave nothing of a label; errors say so
+        bins = rr_on_bins(values, p, epsilon, loss)
         near = rp_with_prior(np.concatenate([y[:1], (y[1:] + y[:-1]) / 2, y[-1:]]), p, epsilon)
     found = [_finite_risk("RRonBins", bins, p, loss), _finite_risk("RRonBins, debiased", _at(bins, bins.debias_values(bins.points)), p, loss),
              _finite_risk("RR", plain, p, loss), _finite_risk("RR, debiased", _at(plain, y + a * (len(y) * y - y.sum()) / less), p, loss),

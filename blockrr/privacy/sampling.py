@@ -56,7 +56,7 @@ def check_size(
     need = n_labels * n_outputs * _ENTRY_BYTES / 2**30
     raise ValueError(f"domain: a table of {n_labels:,} labels by {n_outputs:,} outputs would need about {need:,.1f} GiB of memory; "
                      f"at most {MAX_ENTRIES:,} entries ({MAX_ENTRIES * _ENTRY_BYTES / 2**30:.1f} GiB) and {MAX_OUTPUTS:,} outputs are supported. "
-                     "Merge labels, or keep fewer outputs")
+                     "Merge labels, keep fewer outputs, or use plain RR, which needs no table")
 
 # %% ../../nbs/privacy/01_sampling.ipynb #2c5a95a3
 def _bounds(floor, epsilon: float):

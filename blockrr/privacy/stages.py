@@ -13,11 +13,13 @@ import json, math
 
 import numpy as np
 
-from .classification import best_k, rr, rr_with_prior
+from .caution import rows_needed, rows_needed_by_rr, warn_of_dropped, warn_of_few_rows, warn_of_no_change
+from .classification import RandomizedResponse, best_k, rr, rr_with_prior
 from .labels import Domain
-from .mechanism import Mechanism, check_prior, label_columns
+from .mechanism import (Mechanism, as_numbers, check_prior, in_label_order, label_columns,
+                                       table_in_label_order)
 from .prior import estimate_prior, split
-from .release import METHODS, NEIGHBOURING, _check_ledger, _checked, _mechanism, table_digest
+from .release import METHODS, NEIGHBOURING, _changed, _check_ledger, _checked, _mechanism, table_digest, warn_of_prior
 from .sampling import Certificate, RandomBits, _Draw, _sampler, check_epsilon, seed_sequence
 
 # %% ../../nbs/privacy/15_stages.ipynb #868c865c
@@ -36,7 +38,8 @@ def _check_table(transition):
     return T
 
 def _check_counts(counts, transition):
-    T, c = _check_table(transition), np.asarray(counts, float)
+    T = _check_table(transition)
+    c = as_numbers(in_label_order(counts, getattr(transition, "columns", None), "counts"), "counts")
     if c.shape != T.shape[1:] or not np.isfinite(c).all() or (c < 0).any(): raise ValueError(f'counts must be {T.shape[1]} numbers >= 0, one for each output; got shape {c.shape}')
     if not c.sum() > 0: raise ValueError('counts must not all be zero')
     if c[~T.any(0)].any(): raise ValueError(f'counts: output {int(np.flatnonzero(c*~T.any(0))[0])} was released, which this mechanism never does')
@@ -154,7 +157,9 @@ def release_in_groups(
     columns = [label_columns(m, "mechanisms") for m in mechanisms]
     domain = Domain(mechanisms[0].labels)
     if any(m.labels != mechanisms[0].labels for m in mechanisms): raise ValueError("mechanisms: all need the same labels")
+    _check_tables(mechanisms)
     codes = domain.encode(labels)
+    _check_rows(group, labels, "group")
     if g.dtype.kind not in "iu" or g.shape != codes.shape: raise ValueError(f"group: needs an integer for each of {len(codes)} rows, got {g.dtype} with shape {g.shape}")
     if len(g) and not -1 <= g.min() <= g.max() < len(mechanisms): raise ValueError(f"group: needs numbers from -1 to {len(mechanisms) - 1}, got {g.min()} to {g.max()}")
     certificate = certify_groups(mechanisms, epsilon, paid)
@@ -171,6 +176,19 @@ def release_in_groups(
         likelihood[at] = _square(m).T[out[at]]
     rows = np.flatnonzero(g >= 0)
     return GroupedRelease(domain.decode(out[rows], like=labels, rows=rows), rows, g[rows], mechanisms, likelihood[rows], certificate, seed is not None, len(codes), paid, dataset_id)
+
+def _check_rows(values, labels, name):
+    "Refuse two pandas columns whose rows differ: they would be paired by position."
+    own, rows = (getattr(v, "index", None) for v in (values, labels))
+    if hasattr(own, "equals") and hasattr(rows, "equals") and len(own) == len(rows) and not own.equals(rows):
+        raise ValueError(f"{name}: needs the index of the labels, got another; bring its rows into their order, "
+                         "or pass an array")
+
+def _check_tables(mechanisms):
+    "Refuse, before anything is spent, what has no table to take likelihoods from."
+    if any(isinstance(m, RandomizedResponse) for m in mechanisms):
+        raise ValueError(f"mechanisms: needs tables, of at most 4,096 labels, got {len(mechanisms[0].labels):,}; a "
+                         "likelihood for each label is kept with each row. Merge labels, or use `release` with the method \"rr\"")
 
 def _square(mechanism) -> np.ndarray:
     "A transition with a column for every label."
@@ -197,11 +215,16 @@ def two_stage(
     except (TypeError, ValueError) as e: raise type(e)(str(e).replace("prior_fraction", "first")) from None
     codes, epsilon, domain, *_ = _checked(labels, epsilon, domain, method, sigma, l, floor, first, None, seed)
     one = rr(domain, epsilon)
+    _check_tables((one,))
+    warn_of_prior(len(codes), first, len(domain), epsilon, rows_needed_by_rr, "first")
     if ledger is not None: ledger.spend(dataset_id, epsilon, budget, note=f"release in two stages, the second by {method}")
     rows, rest = split(len(codes), first, RandomBits(seed, "split", len(codes)))
     early = one._release(codes[rows], RandomBits(seed, "first stage", one.weights, codes[rows]))
     fit = prior_by_em(np.bincount(early, minlength=len(domain)), one.transition)
     two = _mechanism(method, domain, epsilon, fit.prior, sigma, l, floor)[0]
+    warn_of_dropped(len(two.outputs), len(domain), f"the second stage, {two.name},") # before its labels are released
+    moved = (len(rows) * _changed(one, None) + len(rest) * _changed(two, fit.prior)) / len(codes)
+    warn_of_no_change(moved, len(codes), len(domain), epsilon)
     late = two._release(codes[rest], RandomBits(seed, "second stage", two.weights, codes[rest]))
     out, group = np.empty(len(codes), np.int64), np.ones(len(codes), np.int64)
     out[rows], out[rest], group[rows] = early, late, 0
@@ -212,12 +235,13 @@ def two_stage(
 
 # %% ../../nbs/privacy/15_stages.ipynb #d2f8bdec
 def row_priors(
-    priors, # float [n, K]: a prior for every row, from released labels of other rows or from public facts: your promise
+    priors, # float [n, K] or DataFrame: a prior for every row, from others' released labels or public facts: your promise
     epsilon, # label-DP parameter, 0 to infinity
     labels=None, # the public domain: an integer K or a sequence; None: 0 .. K-1
 ) -> tuple: # (group int [n], list of Mechanism): RRWithPrior for each row, rows with equal sets share one
     "RRWithPrior with a prior of its own for each row."
-    P, epsilon = np.asarray(priors, float), check_epsilon(epsilon)
+    epsilon = check_epsilon(epsilon)
+    P = as_numbers(table_in_label_order(priors, "priors", columns=None if labels is None else Domain(labels)), "priors")
     if P.ndim != 2 or P.shape[1] < 2: raise ValueError(f"priors: needs [n, K] with K >= 2, got shape {P.shape}")
     if not np.isfinite(P).all() or (P < 0).any() or not (P.sum(1) > 0).all(): raise ValueError("priors: each row needs finite weights >= 0, not all zero")
     order = np.argsort(-P, axis=1, kind="stable")
@@ -241,7 +265,12 @@ def cluster_priors(
     "A label distribution for each cluster, with epsilon-label differential privacy together."
     domain, c = Domain(domain), np.asarray(cluster)
     codes = domain.encode(labels)
+    _check_rows(cluster, labels, "cluster")
     if isinstance(n_clusters, bool) or not isinstance(n_clusters, Integral) or n_clusters < 1: raise ValueError(f"n_clusters: needs an integer >= 1, got {n_clusters!r}")
     if c.dtype.kind not in "iu" or c.shape != codes.shape: raise ValueError(f"cluster: needs an integer for each of {len(codes)} rows, got {c.dtype} with shape {c.shape}")
     if len(c) and not 0 <= c.min() <= c.max() < n_clusters: raise ValueError(f"cluster: needs numbers from 0 to {n_clusters - 1}, got {c.min()} to {c.max()}")
-    return np.array([estimate_prior(codes[c == k], len(domain), epsilon, None if seed is None else seed_sequence(seed, "cluster", k)) for k in range(n_clusters)])
+    fewest = int(np.bincount(c, minlength=n_clusters).min())
+    more = "use fewer clusters, of which the smallest has these rows"
+    warn_of_few_rows(fewest, rows_needed(len(domain), epsilon), len(domain), epsilon, more)
+    seeds = [None if seed is None else seed_sequence(seed, "cluster", k) for k in range(n_clusters)]
+    return np.array([estimate_prior(codes[c == k], len(domain), epsilon, s, quiet=True) for k, s in enumerate(seeds)])

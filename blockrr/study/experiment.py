@@ -8,6 +8,7 @@ __all__ = ['STAGED', 'LEARNERS', 'SCHEMA', 'Spec', 'BlockSettings', 'block_setti
            'overview']
 
 # %% ../../nbs/study/00_experiment.ipynb #bbb47037
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from functools import lru_cache, partial
@@ -22,6 +23,7 @@ import numpy as np
 
 from ..learning.data import CIFAR10_2, DATASETS, atomic_write, dataset, imbalanced, subset_rows, verify
 from ..learning.features import _processor
+from ..privacy.caution import ReleaseWarning
 from ..privacy.classification import best_k
 from ..privacy.partition import check_settings, partition_by_weight
 from ..privacy.prior import estimate_prior, split
@@ -166,6 +168,14 @@ class Released:
     def likelihood(self) -> np.ndarray: # float [n_released, K]: probability of what was released, given each possible true label
         return self.transition.T[self.labels] if self.row_likelihood is None else self.row_likelihood
 
+@contextmanager
+def _quiet():
+    "Without warnings of a capped l, which is recorded, and of what the study is there to measure."
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="l = ")
+        warnings.simplefilter("ignore", ReleaseWarning)
+        yield
+
 def release_labels(
     spec: Spec, # what to run
     labels, # uint8 [n], the true training labels
@@ -174,12 +184,12 @@ def release_labels(
     "Release the training labels of one run, once."
     split_seed, prior_seed, release_seed = spec.seeds()
     held, rows, prior = np.empty(0, int), np.arange(len(labels)), None
-    if spec.mechanism in STAGED and not math.isinf(spec.epsilon): return _release_staged(spec, labels, n_classes)
+    if spec.mechanism in STAGED and not math.isinf(spec.epsilon):
+        with _quiet(): return _release_staged(spec, labels, n_classes)
     if spec.mechanism not in ("rr", *STAGED): held, rows = split(len(labels), spec.prior_fraction, split_seed)
     if math.isinf(spec.epsilon): return Released(labels[rows], rows, held, np.eye(n_classes), {"original_labels": True})
-    if spec.mechanism != "rr": prior = estimate_prior(labels[held], n_classes, spec.epsilon, prior_seed)
-    with warnings.catch_warnings(): # a capped l is recorded below
-        warnings.filterwarnings("ignore", message="l = ")
+    if spec.mechanism != "rr": prior = estimate_prior(labels[held], n_classes, spec.epsilon, prior_seed, quiet=True)
+    with _quiet():
         out = release(labels[rows], spec.epsilon, n_classes, spec.mechanism, spec.sigma, spec.l, prior=prior, seed=release_seed, floor=spec.floor)
     details = {"certified_epsilon": out.certificate.epsilon if prior is None else max(out.certificate.epsilon, spec.epsilon)}
     if spec.mechanism == "optimal_rr": details["k"] = best_k(prior, spec.epsilon)

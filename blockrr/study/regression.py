@@ -24,6 +24,7 @@ from ..learning.data import atomic_write
 from ..learning.tabular import TABLES, TabularData, tabular
 from ..privacy import regression as numeric
 from ..privacy.bins import ValueMechanism
+from ..privacy.caution import ReleaseWarning
 from ..privacy.prior import estimate_prior, split
 from ..privacy.sampling import RandomBits, check_epsilon, seed_sequence
 from .experiment import provenance
@@ -179,8 +180,11 @@ def release_numbers(
     held, rows, prior = nothing, everything, None
     if spec.mechanism in WITH_PRIOR:
         held, rows = split(len(y), spec.prior_fraction, split_seed)
-        prior = estimate_prior(numeric.to_values(y[held], public.grid), public.grid.tolist(), spec.epsilon, prior_seed)
-    m = build(spec.mechanism, public, spec.epsilon, prior)
+        seen = numeric.to_values(y[held], public.grid)
+        prior = estimate_prior(seen, public.grid.tolist(), spec.epsilon, prior_seed, quiet=True)
+    with warnings.catch_warnings(): # a release of nothing is recorded as any other
+        warnings.simplefilter("ignore", ReleaseWarning)
+        m = build(spec.mechanism, public, spec.epsilon, prior)
     certificate = _certificate(spec.mechanism, public, spec.epsilon) if prior is None else m.certify()
     if not certificate.holds: raise RuntimeError(f"{spec.key}: the certificate does not hold: {certificate}")
     details = {"certified": certificate.epsilon if prior is None else max(certificate.epsilon, spec.epsilon)}
