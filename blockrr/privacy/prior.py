@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from .labels import Domain
-from .sampling import RandomBits, check_epsilon, discrete_laplace
+from .sampling import RandomBits, check_epsilon, discrete_laplace, exact_epsilon
 
 # %% ../../nbs/privacy/05_prior.ipynb #f00e79c7
 def split(
@@ -44,7 +44,7 @@ def estimate_prior(
     counts = np.bincount(domain.encode(labels), minlength=len(domain)).tolist()
     if epsilon == 0: counts = [0] * len(domain)
     elif not math.isinf(epsilon):
-        scale = 2 / Fraction(epsilon)
+        scale = 2 / Fraction(exact_epsilon(epsilon))
         counts = [max(c + discrete_laplace(scale, bits), 0) for c in counts]
     total = sum(counts)
     return np.array([float(Fraction(c, total)) if total else 1 / len(domain) for c in counts])
