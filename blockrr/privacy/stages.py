@@ -15,6 +15,7 @@ import numpy as np
 
 from .classification import best_k, rr, rr_with_prior
 from .labels import Domain
+from .ledger import says_what_is_spent
 from .mechanism import Mechanism, check_prior
 from .prior import estimate_prior, split
 from .release import METHODS, NEIGHBOURING, _check_ledger, _checked, _mechanism, table_digest
@@ -115,6 +116,7 @@ def certify_groups(
     return Certificate(max(worst.epsilon, paid), check_epsilon(epsilon), all(c.holds for c in found) and paid <= epsilon, worst.worst)
 
 # %% ../../nbs/privacy/15_stages.ipynb #f0d1bcec
+@says_what_is_spent
 def release_in_groups(
     labels, # column of n true labels
     group, # int [n], the number of each row's mechanism; -1: not released
@@ -122,10 +124,10 @@ def release_in_groups(
     epsilon, # label-DP parameter that all of them must keep
     seed=None, # None: secure randomness; else reproducible
     paid=0., # epsilon spent on rows of group -1: on a prior, or on their release in an earlier stage
-    ledger=None, dataset_id=None, budget=None, # as in `release`: epsilon is debited before any bit is drawn; only if nothing was paid before
+    ledger=None, dataset_id=None, budget=None, part=None, # as in `release`: epsilon is debited before any bit is drawn; only if nothing was paid before
 ) -> GroupedRelease: # TypeError, ValueError or BudgetExceeded, and then nothing was released
     "Release every label once, by the mechanism of its group."
-    ledger = _check_ledger(ledger, dataset_id, budget)
+    ledger = _check_ledger(ledger, dataset_id, budget, part)
     epsilon, g, mechanisms = check_epsilon(epsilon), np.asarray(group), tuple(mechanisms)
     if not mechanisms or not all(isinstance(m, Mechanism) for m in mechanisms): raise TypeError("mechanisms: needs at least one Mechanism, and nothing else")
     domain = Domain(mechanisms[0].labels)
@@ -138,8 +140,8 @@ def release_in_groups(
     if not certificate.holds: raise ValueError(f"mechanisms: epsilon {epsilon:g} was asked for, but the tables and what was paid have {certificate.epsilon:g}")
     if ledger is not None and paid: raise ValueError(f"ledger: {paid:g} was paid for other rows already; debit epsilon once with Ledger.spend, before that")
     if seed is not None: seed_sequence(seed)
-    if ledger is not None: ledger.spend(dataset_id, epsilon, budget, note=f"release in {len(mechanisms)} groups")
     out, likelihood = np.zeros(len(codes), np.int64), np.zeros((len(codes), len(domain)))
+    if ledger is not None: ledger.spend(dataset_id, epsilon, budget, note=f"release in {len(mechanisms)} groups", part=part)
     for k in np.unique(g[g >= 0]).tolist():
         at, m = np.flatnonzero(g == k), mechanisms[k]
         sampler = _sampler(m.weights, m._columns) # not kept: hundreds of look-up tables would fill the memory
@@ -155,6 +157,7 @@ def _square(mechanism) -> np.ndarray:
     return T
 
 # %% ../../nbs/privacy/15_stages.ipynb #f8533dfb
+@says_what_is_spent
 def two_stage(
     labels, # column of n true labels
     epsilon, # label-DP parameter of the whole release, 0 to infinity
@@ -164,16 +167,16 @@ def two_stage(
     sigma=None, l=None, floor=None, # settings of the method, as in `release`
     seed=None, # None: secure randomness; else reproducible
     ledger=None, # a Ledger or the path of one: epsilon is debited there once, on disk, before any bit is drawn
-    dataset_id=None, budget=None, # with a ledger, as in `release`
+    dataset_id=None, budget=None, part=None, # with a ledger, as in `release`
 ) -> tuple: # (GroupedRelease of all rows: group 0 by RR, group 1 by the method; PriorFit); errors as in `release`
     "Some labels by randomized response, the prior from these, the rest by a mechanism that uses it."
-    ledger = _check_ledger(ledger, dataset_id, budget)
+    ledger = _check_ledger(ledger, dataset_id, budget, part)
     if method not in METHODS or method == "rr": raise ValueError(f"method: needs one of {', '.join(METHODS[1:])}, got {method!r}")
     try: split(2, first, 0) # its checks only
     except (TypeError, ValueError) as e: raise type(e)(str(e).replace("prior_fraction", "first")) from None
     codes, epsilon, domain, *_ = _checked(labels, epsilon, domain, method, sigma, l, floor, first, None, seed)
     one = rr(domain, epsilon)
-    if ledger is not None: ledger.spend(dataset_id, epsilon, budget, note=f"release in two stages, the second by {method}")
+    if ledger is not None: ledger.spend(dataset_id, epsilon, budget, note=f"release in two stages, the second by {method}", part=part)
     stream = lambda k: RandomBits(None if seed is None else seed_sequence(seed, k))
     rows, rest = split(len(codes), first, stream(0))
     early = one._release(codes[rows], stream(1))
