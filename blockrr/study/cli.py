@@ -100,7 +100,8 @@ def reproduce(
     if cores is not None and cores < 1: raise SystemExit(f"blockrr reproduce: --cores needs at least 1, got {cores}")
     if not find_spec("snakemake") or not find_spec("papermill"): raise SystemExit("blockrr reproduce: needs Snakemake and papermill: pip install 'blockrr[study]'")
     folder = _folder(ROOT / "runs" / profile if output is None else output)
-    place = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder # relative, so that no machine's paths get into notebooks
+    inside = folder.is_relative_to(ROOT) and not str(folder.relative_to(ROOT)).startswith("-") # which would be an option
+    place = folder.relative_to(ROOT) if inside else folder # relative, so that no machine's paths get into notebooks
     command = [sys.executable, "-m", "snakemake", "-s", "workflow/Snakefile", "--configfile", f"workflow/profiles/{profile}.yaml",
                "--config", f"output={_escaped(str(place))}", "--cores", str(cores or "all"), *_places(cluster), "--nolock", "--rerun-incomplete", "--keep-going",
                "--quiet", "rules", "reason", "host", *(["--dry-run"] if dry_run else [])]
@@ -136,13 +137,15 @@ def _account_facts(account, debits) -> dict:
     lines = [{"at": d.at, "epsilon": number(d.epsilon), "part": d.part, "note": d.note} for d in debits]
     return {"dataset_id": account.dataset_id, **{k: number(getattr(account, k)) for k in ("budget", "spent", "left")}, "debits": lines}
 
+def _number(x) -> str: return repr(x).removesuffix(".0")
+
 def _account_lines(ledger, account, debits) -> list: # of str
     def shown(name): return name if name.isprintable() else repr(name)
-    lines = [f"{shown(account.dataset_id)}: budget {account.budget:.17g}, spent {account.spent:.17g}, left {account.left:.17g}"]
+    lines = [f"{shown(account.dataset_id)}: budget {_number(account.budget)}, spent {_number(account.spent)}, left {_number(account.left)}"]
     for part in sorted({d.part for d in debits} - {None}):
         a = ledger.account(account.dataset_id, part)
-        lines.append(f"  part {shown(part)}: spent {a.spent:.17g}, left {a.left:.17g}")
-    return lines + [f"  {d.at}  {d.epsilon:.17g}  {f'part {shown(d.part)}  ' if d.part else ''}{shown(d.note)}" for d in debits]
+        lines.append(f"  part {shown(part)}: spent {_number(a.spent)}, left {_number(a.left)}")
+    return lines + [f"  {d.at}  {_number(d.epsilon)}  {f'part {shown(d.part)}  ' if d.part else ''}{shown(d.note)}" for d in debits]
 
 # %% ../../nbs/study/04_cli.ipynb #b9e9607d
 def _add_release(commands):
@@ -306,13 +309,21 @@ def _data(options):
 
 def _release(options):
     d = options.domain
-    if d.startswith("@"): domain = [line.strip() for line in Path(d[1:]).read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    if d.startswith("@"): domain = [line.strip() for line in Path(d[1:]).read_text(encoding="utf-8-sig").split("\n") if line.strip()]
     else: domain = [label.strip() for label in d.split(",")]
     if "" in domain: raise ValueError(f"--domain: label {domain.index('')} is empty, got {d!r}")
     names = ("method", "sigma", "l", "floor", "prior_fraction", "seed", "ledger", "dataset_id", "budget", "part")
     chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
-    if threading.current_thread() is threading.main_thread(): signal.signal(signal.SIGTERM, signal.default_int_handler) # what was drawn is tidied up
-    print(release_file(options.source, options.output, options.column, domain, options.epsilon, options.again, **chosen))
+    with _terminable(): print(release_file(options.source, options.output, options.column, domain, options.epsilon, options.again, **chosen))
+
+@contextmanager
+def _terminable():
+    "Let SIGTERM end what runs as Ctrl-C does: it tidies up and says what was spent."
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler) if main else None
+    try: yield
+    finally:
+        if main: signal.signal(signal.SIGTERM, before)
 
 def _prepare(options):
     from blockrr.study.experiment import prepare

@@ -223,7 +223,7 @@ def release_file(
             _finish(statement.file)
             complete = True
             for draft in (statement, data):
-                _permit(draft.path, like)
                 draft.publish()
+                _permit(draft.target, like)
         except BaseException as e: raise _after(e, complete, (data, statement), epsilon, options)
     return out
