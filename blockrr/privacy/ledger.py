@@ -35,8 +35,10 @@ def _parse(text, name): # a Fraction, a Decimal, or math.inf
 def _plain(value, name): # a Fraction or Decimal, finite, or math.inf
     "An amount of any type, not yet compared with anything."
     if isinstance(value, str): return _parse(value, name)
-    if isinstance(value, Decimal) and not value.is_nan(): return value if value.is_finite() else math.copysign(math.inf, value)
-    if isinstance(value, Rational) and not isinstance(value, bool): return Fraction(int(value.numerator), int(value.denominator))
+    if isinstance(value, Decimal) and not value.is_nan():
+        return value if value.is_finite() else math.copysign(math.inf, value)
+    if isinstance(value, Rational) and not isinstance(value, bool):
+        return Fraction(int(value.numerator), int(value.denominator))
     try: x = check_epsilon(math.nan if isinstance(value, Decimal) else value)
     except (TypeError, ValueError) as e: raise type(e)(str(e).replace("epsilon", name)) from None
     return math.inf if math.isinf(x) else Fraction(repr(x))
@@ -51,8 +53,8 @@ def exact_amount(
     if x < 0: raise ValueError(f"{name}: needs 0 <= {name} <= infinity, got {value}")
     if x == math.inf or x == 0: return math.inf if x else Fraction(0)
     if x > sys.float_info.max: raise ValueError(f"{name}: too large for a float; use math.inf")
-    if isinstance(x, Decimal) and x.as_tuple().exponent < -_PLACES or isinstance(x, Fraction) and x.denominator > 10**_PLACES:
-        raise ValueError(f"{name}: needs an amount with at most {_PLACES} decimal places")
+    fine = x.as_tuple().exponent >= -_PLACES if isinstance(x, Decimal) else x.denominator <= 10**_PLACES
+    if not fine: raise ValueError(f"{name}: needs an amount with at most {_PLACES} decimal places")
     return Fraction(x)
 
 def to_float(
@@ -78,7 +80,7 @@ class Account:
     "Where one data set, or one part of it, stands."
     dataset_id: str # the id under which debits are added
     budget: float # the most that may ever be spent on any row, 0 to infinity, rounded down
-    spent: float # the sum of the debits without a part and of the part's own, or of the part that has spent most; rounded up
+    spent: float # debits without a part, plus those of the part (of the dearest one, for the whole); rounded up
     left: float # budget minus spent, rounded down; 0 once infinity was spent
     debits: int # how many debits were counted
     part: str = None # the part; None: the whole data set
@@ -96,8 +98,10 @@ class BudgetExceeded(RuntimeError):
     def __init__(self, account: Account, asked: float):
         self.account, self.asked = account, asked
         part = "" if account.part is None else f", part {account.part!r},"
-        super().__init__(f"ledger: data set {account.dataset_id!r}{part} has spent {account.spent!r} of its budget {account.budget!r}; "
-                         f"{asked!r} was asked for and {account.left!r} is left. Nothing was spent and nothing was released")
+        super().__init__(
+            f"ledger: data set {account.dataset_id!r}{part} has spent {account.spent!r} "
+            f"of its budget {account.budget!r}; {asked!r} was asked for and {account.left!r} is left. "
+            "Nothing was spent and nothing was released")
 
     def __reduce__(self): return BudgetExceeded, (self.account, self.asked)
 
@@ -127,45 +131,50 @@ def says_what_is_spent(
         token = _made.set([])
         try: return function(*args, **kwargs)
         except BaseException as e:
-            if made := _made.get(): raise with_note(e, f"{' '.join(made)} That stays spent although nothing was returned. "
-                                                       "The same release may be made once more without ledger=, under this debit")
-            raise
+            made = _made.get()
+            if not made: raise
+            raise with_note(e, f"{' '.join(made)} That stays spent although nothing was returned. "
+                               "The same release may be made once more without ledger=, under this debit")
         finally: _made.reset(token)
     return told
 
 # %% ../../nbs/privacy/07_ledger.ipynb #dd816d4d
-_MARKS = {0x626C6B72: 1, 0x626C6B6C: 2} # application id -> schema: older versions would misread decimals, and refuse an id they do not know
+# Application id -> schema. Older versions would misread decimals; they refuse an id that they do not know.
+_MARKS = {0x626C6B72: 1, 0x626C6B6C: 2}
 _ACCOUNTS = "CREATE TABLE accounts (dataset TEXT PRIMARY KEY, budget TEXT NOT NULL, opened TEXT NOT NULL)"
 _DEBITS = ("CREATE TABLE debits (id INTEGER PRIMARY KEY, dataset TEXT NOT NULL REFERENCES accounts, "
            "epsilon TEXT NOT NULL, at TEXT NOT NULL, note TEXT NOT NULL)")
 _PART = "part TEXT"
 
-def _trigger(table, verb, when=""):
-    return f"CREATE TRIGGER {table}_{verb} BEFORE {verb} ON {table} {when}BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END"
+def _trigger(table, verb, when="") -> dict: # name -> SQL
+    name, refuse = f"{table}_{verb}", "BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END"
+    return {name: f"CREATE TRIGGER {name} BEFORE {verb} ON {table} {when}{refuse}"}
 
-def _taken(table, same): return f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {same}) "
+def _no_second(table, same) -> dict:
+    return _trigger(table, "INSERT", f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {same}) ")
 
-_OLD_GUARDS = {f"{table}_{verb}": _trigger(table, verb) for table in ("accounts", "debits") for verb in ("UPDATE", "DELETE")}
-_NEW_GUARDS = {"accounts_INSERT": _trigger("accounts", "INSERT", _taken("accounts", "dataset = NEW.dataset OR rowid = NEW.rowid")),
-               "debits_INSERT": _trigger("debits", "INSERT", _taken("debits", "id = NEW.id"))}
-_SCHEMAS = {1: {"accounts": _ACCOUNTS, "debits": _DEBITS, **_OLD_GUARDS},
-            2: {"accounts": _ACCOUNTS, "debits": f"{_DEBITS[:-1]}, {_PART})", **_OLD_GUARDS, **_NEW_GUARDS}}
+_GUARDS = {**_trigger("accounts", "UPDATE"), **_trigger("accounts", "DELETE"),
+           **_trigger("debits", "UPDATE"), **_trigger("debits", "DELETE")}
+_NEW_GUARDS = {**_no_second("accounts", "dataset = NEW.dataset OR rowid = NEW.rowid"),
+               **_no_second("debits", "id = NEW.id")}
+_SCHEMAS = {1: {"accounts": _ACCOUNTS, "debits": _DEBITS, **_GUARDS},
+            2: {"accounts": _ACCOUNTS, "debits": f"{_DEBITS[:-1]}, {_PART})", **_GUARDS, **_NEW_GUARDS}}
 
 # %% ../../nbs/privacy/07_ledger.ipynb #921ec656
 def _version(db, path) -> int: # 0: an empty file
     "The file's schema, compared with what is there; ValueError for anything but an intact ledger."
-    found = {name: (kind, sql) for kind, name, sql in db.execute("SELECT type, name, sql FROM sqlite_master WHERE sql NOT NULL")}
+    found = {name: sql for name, sql in db.execute("SELECT name, sql FROM sqlite_master WHERE sql NOT NULL")}
     mark = db.execute("PRAGMA application_id").fetchone()[0]
     if not found and not mark: return 0
     version, newer = _MARKS.get(mark), db.execute("PRAGMA user_version").fetchone()[0]
     if version is None: raise ValueError(f"ledger: {path} is a database, but no blockrr ledger")
-    if newer > max(_SCHEMAS): raise ValueError(f"ledger: {path} was written by a newer blockrr (schema {newer}); update this one")
-    wanted = _SCHEMAS[version]
-    strange = [n for n, (kind, _) in found.items() if kind == "trigger" and n not in wanted]
-    if strange or any(found.get(n, ("", ""))[1] != sql for n, sql in wanted.items()):
-        raise ValueError(f"ledger: {path} is damaged: its tables or the triggers that guard them were changed; nothing was released")
+    if newer > max(_SCHEMAS): raise ValueError(f"ledger: {path} was written by a newer blockrr (schema {newer})")
+    strange = [sql for name, sql in found.items() if sql.startswith("CREATE TRIGGER") and name not in _SCHEMAS[version]]
+    if strange or not _SCHEMAS[version].items() <= found.items():
+        raise ValueError(f"ledger: {path} is damaged: its tables, or the triggers that guard them, were changed")
     lines, first, last = db.execute("SELECT count(*), ifnull(min(id), 1), ifnull(max(id), 0) FROM debits").fetchone()
-    if (first, last) != (1, lines): raise ValueError(f"ledger: {path} is damaged: lines are missing between 1 and {last}; nothing was released")
+    if (first, last) != (1, lines):
+        raise ValueError(f"ledger: {path} is damaged: of lines 1 to {last} some are missing")
     return version
 
 def _prepare(db, path):
@@ -183,15 +192,18 @@ class _Transaction:
     "A connection that commits at the end and rolls back on any exception; to write, it holds the write lock."
     committed = False # whether what was written is on disk
 
-    def __init__(self, path: Path, timeout: float, write: bool): self.path, self.timeout, self.write = path, timeout, write
+    def __init__(self, path: Path, timeout: float, write: bool):
+        self.path, self.timeout, self.write = path, timeout, write
 
     def __enter__(self):
         import sqlite3
         if self.write and not self.path.exists(): _touch(self.path)
-        self.db = sqlite3.connect(f"{self.path.as_uri()}?mode=rw", uri=True, timeout=self.timeout, isolation_level=None)
+        place = f"{self.path.as_uri()}?mode=rw" # which makes no file
+        self.db = sqlite3.connect(place, uri=True, timeout=self.timeout, isolation_level=None)
         try:
             self.db.execute("PRAGMA synchronous = EXTRA")
-            if self.write and self.db.execute("PRAGMA journal_mode").fetchone()[0] == "wal": self.db.execute("PRAGMA journal_mode = DELETE")
+            if self.write and self.db.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+                self.db.execute("PRAGMA journal_mode = DELETE")
             self.db.execute("BEGIN IMMEDIATE" if self.write else "BEGIN")
             (_prepare if self.write else _version)(self.db, self.path)
         except BaseException:
@@ -220,7 +232,8 @@ def _sqlite_errors(path, timeout):
     import sqlite3
     try: yield
     except sqlite3.OperationalError as e:
-        if "locked" in str(e): raise TimeoutError(f"ledger: {path} was busy for {timeout:g} seconds; nothing was released") from None
+        if "locked" in str(e):
+            raise TimeoutError(f"ledger: {path} was busy for {timeout:g} seconds; nothing was released") from None
         raise OSError(f"ledger: {path}: {e}; nothing was released") from None
     except sqlite3.DatabaseError as e: raise ValueError(f"ledger: {path}: {e}; nothing was released") from None
 
@@ -232,16 +245,18 @@ class Ledger:
     timeout: float = 30. # seconds to wait while other processes use it
 
     def __post_init__(self):
-        if not isinstance(self.path, (str, os.PathLike)): raise TypeError(f"ledger: needs a path, got {type(self.path).__name__}")
+        if not isinstance(self.path, (str, os.PathLike)):
+            raise TypeError(f"ledger: needs a path, got {type(self.path).__name__}")
         if str(self.path) in ("", ":memory:") or str(self.path).startswith("file:"):
             raise ValueError(f"ledger: needs the path of a file that stays, got {str(self.path)!r}")
-        if isinstance(self.timeout, bool) or not isinstance(self.timeout, (int, float)) or not 0 <= self.timeout < math.inf:
+        number = isinstance(self.timeout, (int, float)) and not isinstance(self.timeout, bool)
+        if not number or not 0 <= self.timeout < math.inf:
             raise ValueError(f"timeout: needs a finite number of seconds >= 0, got {self.timeout!r}")
         object.__setattr__(self, "path", Path(os.path.abspath(self.path)))
 
     def spend(self,
         dataset_id, # str: names the data set; the same labels must always get the same id
-        epsilon, # what is about to be spent, 0 to infinity: a number, a Decimal, a Fraction or a string; a float counts as its shortest decimal
+        epsilon, # what is about to be spent, 0 to infinity: a number, Decimal, Fraction or string; see `exact_amount`
         budget=None, # the same, or None: needed for the first debit of an id, and the same ever after (or None)
         note="", # str: what for; public, like everything in the ledger
         part=None, # str: names rows that no other part has, which you promise; None: all rows
@@ -257,20 +272,23 @@ class Ledger:
     ) -> Account: # ValueError for an id that has no debit yet
         "Where a data set stands."
         name, part = _check_id(dataset_id), None if part is None else _check_id(part, "part")
-        with self._reading(name) as db: return _account(name, _limit(db, name, None, self.path), _amounts(db, name), part)
+        with self._reading(name) as db:
+            return _account(name, _limit(db, name, None, self.path), _amounts(db, name), part)
 
     def debits(self, dataset_id: str) -> tuple: # of Debit, oldest first; ValueError for an id that has no debit yet
         "Every debit of a data set."
         name = _check_id(dataset_id)
         with self._reading(name) as db:
             _limit(db, name, None, self.path)
-            return tuple(Debit(at, to_float(_stored(e, name), up=True), note, part) for at, e, note, part in _lines(db, name))
+            lines = _lines(db, name)
+            return tuple(Debit(at, to_float(_stored(e, name), up=True), note, part) for at, e, note, part in lines)
 
     def accounts(self) -> tuple: # of Account, in the order in which they were opened; OSError if there is no such file
         "Where every data set stands."
         if not self.path.is_file(): raise FileNotFoundError(f"ledger: there is no file {self.path}")
         with self._reading() as db:
-            names = [name for name, in db.execute("SELECT dataset FROM accounts ORDER BY rowid")] if _version(db, self.path) else []
+            if not _version(db, self.path): return ()
+            names = [name for name, in db.execute("SELECT dataset FROM accounts ORDER BY rowid")]
             return tuple(_account(name, _limit(db, name, None, self.path), _amounts(db, name)) for name in names)
 
     @contextmanager
@@ -284,11 +302,14 @@ def _now() -> str: return datetime.now(timezone.utc).isoformat(timespec="seconds
 def _check_id(value, name="dataset_id") -> str:
     if not isinstance(value, str): raise TypeError(f"{name}: needs a string, got {type(value).__name__}")
     if not value.strip(): raise ValueError(f"{name}: needs a name that is not blank")
-    if value != value.strip(): raise ValueError(f"{name}: {value!r} begins or ends with blanks, which would make it another one")
-    if not unicodedata.is_normalized("NFC", value): raise ValueError(f"{name}: {ascii(value)} is not in Unicode's normal form NFC, which would make it another one")
+    if value != value.strip():
+        raise ValueError(f"{name}: {value!r} begins or ends with blanks, which make it another one")
+    if not unicodedata.is_normalized("NFC", value):
+        raise ValueError(f"{name}: needs Unicode's form NFC; a letter made of two characters makes it another one")
     return value
 
-def _unknown(name, path): return f"budget: data set {name!r} is new to the ledger {path}; state its budget (or check the id and the path)"
+def _unknown(name, path) -> str:
+    return f"budget: data set {name!r} is new to the ledger {path}; state its budget (or check the id and the path)"
 
 def _text(amount) -> str:
     "An exact amount as it is stored: a decimal, or else a ratio."
@@ -305,20 +326,23 @@ def _stored(text, name): # a Fraction, or math.inf
     try:
         if _HEX.fullmatch(text): return Fraction(float.fromhex(text)) # of a version that counted floats to the last bit
         return exact_amount(text)
-    except (TypeError, ValueError): raise ValueError(f"ledger: damaged, data set {name!r} has a line that is no amount; nothing was released") from None
+    except (TypeError, ValueError):
+        raise ValueError(f"ledger: damaged, a line of data set {name!r} is no amount; nothing was released") from None
 
 # %% ../../nbs/privacy/07_ledger.ipynb #c7867292
 def _limit(db, name, budget, path): # a Fraction, or math.inf
     "The account's budget; opens the account if it is new and a budget was stated."
-    row = db.execute("SELECT budget FROM accounts WHERE dataset = ?", (name,)).fetchone() if _version(db, path) else None
+    rows = db.execute("SELECT budget FROM accounts WHERE dataset = ?", (name,)) if _version(db, path) else ()
+    row = next(iter(rows), None)
     if row is None:
         if budget is None: raise ValueError(_unknown(name, path))
         db.execute("INSERT INTO accounts VALUES (?, ?, ?)", (name, _text(budget), _now()))
         return budget
     limit = _stored(row[0], name)
-    same = limit == budget or _HEX.fullmatch(row[0]) and exact_amount(float.fromhex(row[0])) == budget # as the older version was told
-    if budget is not None and not same:
-        raise ValueError(f"budget: data set {name!r} has the budget {_text(limit)}, stated once and for all; got {_text(budget)}")
+    old = _HEX.fullmatch(row[0]) # an older version took what it was told for a float to the last bit
+    if budget not in (None, limit, exact_amount(float.fromhex(row[0])) if old else limit):
+        raise ValueError(f"budget: data set {name!r} has the budget {_text(limit)}, stated once and for all; "
+                         f"got {_text(budget)}")
     return limit
 
 def _lines(db, name) -> list: # of (at, epsilon, note, part), oldest first
@@ -331,9 +355,9 @@ def _amounts(db, name) -> list: # of (amount, part)
 
 def _spent(amounts, part=None): # a Fraction, or math.inf
     "What rows of a part have cost, or rows of the part that cost most: parts have no row in common."
+    def of(one): return _total(amount for amount, p in amounts if p == one)
     parts = {p for _, p in amounts if p is not None} if part is None else {part}
-    shared = _total(amount for amount, p in amounts if p is None)
-    return _total([shared, max((_total(amount for amount, p in amounts if p == one) for one in parts), default=Fraction(0))])
+    return _total([of(None), max(map(of, parts), default=Fraction(0))])
 
 def _account(name, limit, amounts, part=None) -> Account:
     spent = _spent(amounts, part)
@@ -349,8 +373,10 @@ def _spend(ledger, name, amount, budget, note, part) -> Account:
         with _sqlite_errors(ledger.path, ledger.timeout), transaction as db:
             limit, amounts = _limit(db, name, budget, ledger.path), _amounts(db, name)
             after = [*amounts, (amount, part)]
-            if _spent(after, part) > limit: raise BudgetExceeded(_account(name, limit, amounts, part), to_float(amount, up=True))
-            db.execute("INSERT INTO debits (dataset, epsilon, at, note, part) VALUES (?, ?, ?, ?, ?)", (name, _text(amount), _now(), note, part))
+            if _spent(after, part) > limit:
+                raise BudgetExceeded(_account(name, limit, amounts, part), to_float(amount, up=True))
+            db.execute("INSERT INTO debits (dataset, epsilon, at, note, part) VALUES (?, ?, ?, ?, ?)",
+                       (name, _text(amount), _now(), note, part))
         if (made := _made.get()) is not None: made.append(said)
         return _account(name, limit, after)
     except BaseException as e:

@@ -61,7 +61,7 @@ class Statement:
     dataset_id: str # the ledger's id of the data set; None without a ledger
     version: str # of this library
     floor: float = None # OptimalRR's floor, a fraction of the largest possible; None for other mechanisms, and then not written
-    part: str = None # the ledger's name for these rows, which no other part has by the promise of who named it; None: all rows, and then not written
+    part: str = None # the ledger's name for these rows, promised to be in no other part; None, and not written: all rows
 
     def to_json(self) -> str: # infinity is written as the string "inf", since JSON has no number for it
         "The statement as JSON."
@@ -166,7 +166,7 @@ def _checked(labels, epsilon, domain, method, sigma, l, floor, prior_fraction, p
     if method == "optimal_rr": check_floor(floor)
     codes = domain.encode(labels)
     estimate = method != "rr" and prior is None
-    if method in ("rr", "block_rr") or floor or estimate and method == "optimal_rr": check_size(len(domain), len(domain)) # known now, not only after the debit
+    if method != "rr_with_prior": check_size(len(domain), len(domain)) # known now, not only after the debit
     if method == "rr_with_prior" and not estimate: check_size(len(domain), best_k(prior, epsilon))
     split(min(len(codes), 2) if estimate else 2, prior_fraction, 0) # its checks only
     return codes, epsilon, domain, None if method == "rr" else prior, estimate
@@ -187,8 +187,8 @@ def release(
     dataset_id=None, # with a ledger, str: names the data set, the same for the same labels
     budget=None, # with a ledger, 0 to infinity, as epsilon: the data set's budget; needed the first time
     floor=None, # OptimalRR, which needs one: least retention of a class, 0 (RRWithPrior) to 1 (RR), a fraction of the largest possible
-    part=None, # with a ledger, str: names these rows, which you promise are in no other part; the data set costs its dearest part. None: all rows
-) -> Release: # TypeError, ValueError, OSError or BudgetExceeded, and then nothing was released; an error after the debit says so
+    part=None, # with a ledger, str: names rows that you promise are in no other part; parts cost their maximum. None: all rows
+) -> Release: # TypeError, ValueError, OSError or BudgetExceeded, and nothing was released; a debit before an error is told
     "Release labels with label differential privacy (Algorithm 2 of the paper)."
     ledger = _check_ledger(ledger, dataset_id, budget, part)
     asked = exact_amount(epsilon)

@@ -42,15 +42,17 @@ def read_table(
     "Read a CSV file whose rows all have a label."
     header, *rows = _lines(path)
     if header.count(column) != 1:
-        raise ValueError(f"--column: {column!r} names {header.count(column)} of the {len(header)} columns in the first line of {path}, which must be a header")
+        raise ValueError(f"--column: {column!r} names {header.count(column)} of the {len(header)} columns "
+                         f"in the first line of {path}, which must be a header")
     at = header.index(column)
     for i, row in enumerate(rows):
+        gone = "; its label is missing" if len(row) <= at else ""
         if len(row) != len(header):
-            raise ValueError(f"{path}: data row {i} has {len(row)} fields, the header {len(header)}{'; its label is missing' if len(row) <= at else ''}")
+            raise ValueError(f"{path}: data row {i} has {len(row)} fields, the header {len(header)}{gone}")
     missing = [i for i, row in enumerate(rows) if row[at] not in labels and not row[at].strip()]
     if missing:
         more = f" ({len(missing)} such rows)" if len(missing) > 1 else ""
-        raise ValueError(f"{path}: data row {missing[0]} has no label{more}: a missing label in column {column!r} is refused. "
+        raise ValueError(f"{path}: data row {missing[0]} has no label{more}: a missing label, in column {column!r}. "
                          "Give 'no answer' a name of its own, in the file and in the domain. Nothing was released")
     if not rows: raise ValueError(f"{path}: has a header and no rows; there is nothing to release")
     return Table(header, rows, at)
@@ -60,8 +62,8 @@ def _write_rows(f, table, index, labels, quoting):
     "Rows with their labels, from the beginning of the file."
     f.seek(0)
     write = csv.writer(f, lineterminator="\n", quoting=quoting)
-    first = next(n for n in chain(("row", "row_number", "blockrr_row"), (f"row_{i}" for i in count())) if n not in table.header)
-    write.writerow([first, *table.header])
+    names = chain(("row", "row_number", "blockrr_row"), (f"row_{i}" for i in count()))
+    write.writerow([next(name for name in names if name not in table.header), *table.header])
     for i, label in zip(index, labels):
         row = table.rows[i]
         write.writerow([i, *row[:table.at], label, *row[table.at + 1:]])
@@ -73,7 +75,8 @@ def _finish(f):
     f.flush()
     os.fsync(f.fileno())
 
-def _quoting(table, labels): # older Pythons do not quote a lone carriage return, which their reader takes for a new line
+def _quoting(table, labels):
+    "How to quote: older Pythons leave a lone carriage return as it is, and read it as the end of a line."
     fields = chain(table.header, labels, *table.rows)
     return csv.QUOTE_ALL if any("\r" in str(field) for field in fields) else csv.QUOTE_MINIMAL
 
@@ -143,10 +146,13 @@ def _progress(left, target) -> str:
         except OSError: pass
     if not said: return "before anything was drawn or debited. --again removes that and makes the release"
     if said.startswith("{"):
-        return (f"when the release was complete: rename them to {target.name} and {target.name}.json, and nothing more is spent. "
-                "Or --again removes them and makes a second release")
-    return ("when labels may have been drawn and the budget debited (`blockrr ledger` shows the debits). --again removes that and releases again, "
-            "which is a second release unless nobody has read these files; a debit of the first covers it then, without --ledger")
+        return (f"when the release was complete: rename them to {target.name} and {target.name}.json, and nothing more "
+                "is spent. Or --again removes them and makes a second release")
+    return ("when labels may have been drawn and the budget debited (`blockrr ledger` shows the debits). --again "
+            "removes that and releases again, which is a second release unless nobody has read these files; "
+            "a debit of the first covers it then, without --ledger")
+
+def _path(ledger): return ledger.path if isinstance(ledger, Ledger) else ledger
 
 def _check_place(target: Path, ledger, again: bool):
     "Refuse an output that exists, that cannot be made, or that an earlier run has begun."
@@ -156,20 +162,22 @@ def _check_place(target: Path, ledger, again: bool):
     names = ", ".join(p.name for p in left)
     for place in (target, statement):
         if os.path.lexists(place):
-            hint = f". A run that was killed left {names}, with its release complete: rename them, or remove what has its name already" if left else ""
+            hint = f". A run that was killed there left {names}: rename or remove them" if left else ""
             raise FileExistsError(f"--output: {place} exists already; one label, one release{hint}")
-        if ledger is not None and os.path.realpath(getattr(ledger, "path", ledger)) == os.path.realpath(place):
+        if ledger is not None and os.path.realpath(_path(ledger)) == os.path.realpath(place):
             raise ValueError(f"--ledger: needs a file of its own, got the output's {place}")
     if not left: return
     if any(map(_in_use, left)): raise FileExistsError(f"--output: another run is writing to {target}")
-    if not again: raise FileExistsError(f"--output: an earlier run to {target} left {names}: it was killed {_progress(left, target)}")
+    if not again:
+        killed = f"it was killed {_progress(left, target)}"
+        raise FileExistsError(f"--output: an earlier run to {target} left {names}: {killed}")
     for p in left: p.unlink()
     warnings.warn(f"removed {names}, which a run that was killed had left in {target.parent}")
 
 # %% ../../nbs/study/10_files.ipynb #50fcf228
 @contextmanager
 def _drafts(target):
-    "Drafts of a release and of its statement; they are removed at the end, unless they are all that there is of a complete release."
+    "Drafts of a release and of its statement; an error removes them, unless they hold a release that is complete."
     made = []
     try:
         for place in (target, target.with_name(f"{target.name}.json")): made.append(_Draft(place))
@@ -191,11 +199,14 @@ def _rehearse(data, statement, table, labels, quoting):
 
 def _after(error, complete, drafts, epsilon, options):
     "An error that says what has become of the release."
-    ledger = options.get("ledger")
-    spent = f"epsilon {epsilon} is spent" if ledger is None else f"epsilon {epsilon} of data set {options.get('dataset_id')!r} is spent, debited in {getattr(ledger, 'path', ledger)}"
-    if not complete: return with_note(error, f"The labels were drawn and {spent}. Nothing of them was kept: the same release may be made once more without --ledger, under this debit")
+    ledger, name = options.get("ledger"), options.get("dataset_id")
+    debit = "is spent" if ledger is None else f"of data set {name!r} is spent, debited in {_path(ledger)}"
+    drawn = f"The labels were drawn and epsilon {epsilon} {debit}."
+    if not complete:
+        return with_note(error, f"{drawn} Nothing of them was kept: "
+                                "the same release may be made once more without --ledger, under this debit")
     where = ", ".join(f"{d.path} to {d.target}" for d in drafts if d.path.exists())
-    told = with_note(error, f"The labels were drawn and {spent}. The release is complete: move {where}")
+    told = with_note(error, f"{drawn} The release is complete: move {where}")
     told._complete = True
     return told
 
@@ -207,7 +218,7 @@ def release_file(
     epsilon, # label-DP parameter, 0 to infinity
     again=False, # True: remove what a killed run to the same place has left, and release again
     **options, # further arguments of `blockrr.release`
-): # the Release; ValueError, FileExistsError or OSError before anything is drawn; a later error says that the budget is spent
+): # the Release; ValueError, TypeError or OSError before anything is drawn, and a later error says what is spent
     "Release one column of a CSV file and state beside it what was released."
     target, labels = Path(target), blockrr.Domain(domain).values
     table, like = read_table(source, column, labels), os.stat(source)
