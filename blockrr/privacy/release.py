@@ -166,7 +166,7 @@ def _checked(labels, epsilon, domain, method, sigma, l, floor, prior_fraction, p
     if method == "optimal_rr": check_floor(floor)
     codes = domain.encode(labels)
     estimate = method != "rr" and prior is None
-    if method != "rr_with_prior": check_size(len(domain), len(domain)) # known now, not only after the debit
+    if method == "block_rr" or estimate and method == "optimal_rr": check_size(len(domain), len(domain)) # not only after the debit
     if method == "rr_with_prior" and not estimate: check_size(len(domain), best_k(prior, epsilon))
     split(min(len(codes), 2) if estimate else 2, prior_fraction, 0) # its checks only
     return codes, epsilon, domain, None if method == "rr" else prior, estimate

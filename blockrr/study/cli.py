@@ -298,7 +298,7 @@ def main(
 
 def _told(command, what, error) -> str:
     "One line that says what went wrong, and what was added to the error."
-    notes = getattr(error, "__notes__", None) or ([str(error)] if isinstance(error, KeyboardInterrupt) and str(error) else [])
+    notes = getattr(error, "__notes__", ()) if hasattr(error, "add_note") else () # before Python 3.11 they have been printed
     return f"blockrr {command}: " + ". ".join([what, *notes])
 
 def _data(options):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import csv, os, re, warnings
 
 import blockrr
-from ..privacy.ledger import Ledger, with_note
+from ..privacy.ledger import Ledger, add_note
 
 # %% ../../nbs/study/10_files.ipynb #7b30ae13
 class Table(NamedTuple):
@@ -92,6 +92,7 @@ def _lock(f) -> bool:
 
 class _Draft:
     "A file that is being written, private and locked."
+    complete = False # whether it holds what it was made for
     def __init__(self, target: Path):
         self.target, self.path = target, target.with_name(f".{target.name}.tmp")
         try: number = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -109,9 +110,10 @@ class _Draft:
             os.replace(self.path, self.target)
         else: self.path.unlink()
 
-    def remove(self):
+    def close(self):
+        "Remove what was not published, unless it is `complete` and all that there is of a release."
         self.file.close()
-        self.path.unlink(missing_ok=True)
+        if not self.complete: self.path.unlink(missing_ok=True)
 
 def _permit(path, like):
     "Give a file the permissions of another one, or less."
@@ -177,14 +179,13 @@ def _check_place(target: Path, ledger, again: bool):
 # %% ../../nbs/study/10_files.ipynb #50fcf228
 @contextmanager
 def _drafts(target):
-    "Drafts of a release and of its statement; an error removes them, unless they hold a release that is complete."
+    "Drafts of a release and of its statement, closed at the end."
     made = []
     try:
         for place in (target, target.with_name(f"{target.name}.json")): made.append(_Draft(place))
         yield made
-    except BaseException as e:
-        for draft in made: draft.file.close() if getattr(e, "_complete", False) else draft.remove()
-        raise
+    finally:
+        for draft in made: draft.close()
 
 def _rehearse(data, statement, table, labels, quoting):
     "Fill the drafts with as much as a release can need, then mark that it begins."
@@ -198,17 +199,13 @@ def _rehearse(data, statement, table, labels, quoting):
     os.fsync(statement.file.fileno())
 
 def _after(error, complete, drafts, epsilon, options):
-    "An error that says what has become of the release."
+    "Let an error say what has become of the release."
     ledger, name = options.get("ledger"), options.get("dataset_id")
     debit = "is spent" if ledger is None else f"of data set {name!r} is spent, debited in {_path(ledger)}"
     drawn = f"The labels were drawn and epsilon {epsilon} {debit}."
-    if not complete:
-        return with_note(error, f"{drawn} Nothing of them was kept: "
-                                "the same release may be made once more without --ledger, under this debit")
     where = ", ".join(f"{d.path} to {d.target}" for d in drafts if d.path.exists())
-    told = with_note(error, f"{drawn} The release is complete: move {where}")
-    told._complete = True
-    return told
+    add_note(error, f"{drawn} The release is complete: move {where}" if complete else
+             f"{drawn} Nothing of them was kept: the same release may be made once more without --ledger, under this debit")
 
 def release_file(
     source, # CSV file with a header
@@ -223,7 +220,7 @@ def release_file(
     target, labels = Path(target), blockrr.Domain(domain).values
     table, like = read_table(source, column, labels), os.stat(source)
     _check_place(target, options.get("ledger"), again)
-    quoting, complete = _quoting(table, labels), False
+    quoting = _quoting(table, labels)
     with _drafts(target) as (data, statement):
         _rehearse(data, statement, table, labels, quoting)
         out = blockrr.release([row[table.at] for row in table.rows], epsilon, domain, **options)
@@ -232,9 +229,11 @@ def release_file(
             statement.file.seek(0)
             statement.file.write(out.to_json() + "\n")
             _finish(statement.file)
-            complete = True
+            data.complete = statement.complete = True
             for draft in (statement, data):
                 draft.publish()
                 _permit(draft.target, like)
-        except BaseException as e: raise _after(e, complete, (data, statement), epsilon, options)
+        except BaseException as e:
+            _after(e, statement.complete, (data, statement), epsilon, options)
+            raise
     return out
