@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -17,7 +18,7 @@ from hypothesis import given, settings, strategies as st
 
 import blockrr as br
 from blockrr.privacy import ledger as ledger_module, release as release_module
-from blockrr.privacy.ledger import BudgetExceeded, Ledger, _rounded, _total
+from blockrr.privacy.ledger import Account, BudgetExceeded, Ledger, _spent, _total, add_note, exact_amount, to_float
 
 
 def start(code, *args):
@@ -123,7 +124,7 @@ def test_the_debit_is_committed_before_the_first_bit(tmp_path, monkeypatch):
         return bits(*names)
     monkeypatch.setattr(release_module, "RandomBits", watch)
     br.release([0, 1] * 50, .5, 2, ledger=path, dataset_id="d", budget=1)
-    assert seen and all(rows == [((.5).hex(),)] for rows in seen)
+    assert seen and all(rows == [("0.5",)] for rows in seen)
 
 
 def test_a_ledger_changes_no_seeded_result(tmp_path):
@@ -185,9 +186,65 @@ def test_lines_cannot_be_changed_or_deleted(tmp_path):
     path = tmp_path / "ledger.db"
     Ledger(path).spend("d", .5, budget=1)
     with sqlite3.connect(path) as db:
-        for order in ("UPDATE debits SET epsilon = '0x0p+0'", "DELETE FROM debits", "UPDATE accounts SET budget = 'inf'", "DELETE FROM accounts"):
+        for order in ("UPDATE debits SET epsilon = '0'", "DELETE FROM debits", "UPDATE accounts SET budget = 'inf'", "DELETE FROM accounts",
+                      "UPDATE OR REPLACE debits SET epsilon = '0'", "INSERT OR REPLACE INTO debits VALUES (1, 'd', '0', '', '', NULL)",
+                      "REPLACE INTO debits (rowid, dataset, epsilon, at, note) VALUES (1, 'd', '0', '', '')",
+                      "INSERT OR IGNORE INTO debits (id, dataset, epsilon, at, note) VALUES (1, 'd', '0', '', '')",
+                      "INSERT OR REPLACE INTO accounts VALUES ('d', 'inf', '')",
+                      "REPLACE INTO accounts (rowid, dataset, budget, opened) VALUES (1, 'e', 'inf', '')",
+                      "INSERT INTO accounts VALUES ('d', 'inf', '') ON CONFLICT (dataset) DO UPDATE SET budget = 'inf'"):
             with pytest.raises(sqlite3.IntegrityError, match="only grows"): db.execute(order)
-    assert Ledger(path).account("d").spent == .5
+    assert Ledger(path).account("d") == Account("d", 1., .5, .5, 1)
+
+
+@pytest.mark.parametrize("order", ["DROP TRIGGER debits_DELETE", "DROP TRIGGER debits_INSERT", "DROP TRIGGER accounts_UPDATE; UPDATE accounts SET budget = 'inf'",
+                                   "DROP TABLE debits", "ALTER TABLE debits RENAME COLUMN note TO remark", "PRAGMA user_version = 9",
+                                   "CREATE TRIGGER soften AFTER INSERT ON debits BEGIN SELECT 1; END",
+                                   "INSERT INTO debits VALUES (7, 'd', '0', '', '', NULL)"])  # the line before it would have been lost
+def test_a_ledger_that_was_tampered_with_is_closed(tmp_path, order):
+    path = tmp_path / "ledger.db"
+    Ledger(path).spend("d", .5, budget=1)
+    with sqlite3.connect(path) as db: db.executescript(order)
+    for call in (lambda: Ledger(path).spend("d", 0), lambda: Ledger(path).account("d"), lambda: Ledger(path).accounts()):
+        with pytest.raises(ValueError, match="damaged|newer blockrr"): call()
+
+
+@pytest.mark.parametrize("column, value", [("epsilon", v) for v in ("nan", "-1", "", " ", "-inf", "0x", "1/0", "one", "1_0", b"1", "0x1.8p+1 ", "1e99999", "-0x1p+0")]
+                         + [("budget", v) for v in ("nan", "-1", "", "many", "-inf", b"9")])
+def test_a_line_that_is_no_amount_closes_the_account(tmp_path, column, value):
+    path = tmp_path / "ledger.db"
+    Ledger(path).spend("d", .5, budget=1)
+    with sqlite3.connect(path) as db:  # a plain insert is all that the triggers let through
+        if column == "epsilon": db.execute("INSERT INTO debits (dataset, epsilon, at, note) VALUES ('d', ?, '', '')", (value,))
+        else: db.execute("INSERT INTO accounts VALUES ('e', ?, '')", (value,))
+    name = "d" if column == "epsilon" else "e"
+    for call in (lambda: Ledger(path).spend(name, 0), lambda: Ledger(path).account(name), lambda: Ledger(path).accounts()):
+        with pytest.raises(ValueError, match="damaged"): call()
+
+
+def test_a_write_ahead_log_is_undone(tmp_path):
+    path = tmp_path / "ledger.db"
+    Ledger(path).spend("d", .25, budget=1)
+    code = """
+        import os, sqlite3, sys
+        db = sqlite3.connect(sys.argv[1], isolation_level=None)
+        assert db.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
+        db.execute("INSERT INTO debits (dataset, epsilon, at, note) VALUES ('d', '0.25', '', '')")
+        os._exit(0)
+    """
+    assert start(code, path).wait() == 0 and (tmp_path / "ledger.db-wal").exists()
+    assert Ledger(path).spend("d", .25).spent == .75
+    assert [p.name for p in tmp_path.iterdir()] == ["ledger.db"]
+
+
+def test_private_to_its_owner(tmp_path):
+    path, old = tmp_path / "ledger.db", os.umask(0)
+    try: Ledger(path).spend("d", .25, budget=1)
+    finally: os.umask(old)
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o660)  # shared with a group on purpose
+    Ledger(path).spend("d", .25)
+    assert path.stat().st_mode & 0o777 == 0o660
 
 
 def test_the_path_does_not_follow_the_working_directory(tmp_path, monkeypatch):
@@ -209,11 +266,166 @@ def test_ids_are_data_not_sql(tmp_path):
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.one_of(st.floats(0, 1e-300), st.floats(0, 10), st.floats(0, allow_nan=False), st.just(math.inf)), max_size=12))
 def test_sums_are_exact_and_rounded_outwards(values):
-    total = _total(values)
-    up, down = _rounded(total, up=True), _rounded(total, up=False)
-    assert total == (math.inf if math.inf in values else sum(map(Fraction, values)))
-    assert down <= total <= up
+    total = _total(map(exact_amount, values))
+    up, down = to_float(total, up=True), to_float(total, up=False)
+    assert total == (math.inf if math.inf in values else sum(Fraction(str(v)) for v in values))
+    assert exact_amount(down) <= total <= exact_amount(up)
     assert up == down or up == math.nextafter(down, math.inf)
+
+
+def test_ten_tenths_are_one(tmp_path):
+    y = [0, 1] * 50
+    for name, spend in (("spend", lambda e, **k: Ledger(tmp_path / "l.db").spend("spend", e, **k)),
+                        ("release", lambda e, **k: br.release(y, e, 2, "rr", ledger=tmp_path / "l.db", dataset_id="release", **k))):
+        for e in (.1, "0.1", Decimal("0.1"), Fraction(1, 10), np.float64(.1)) * 2: spend(e, budget=1)
+        assert Ledger(tmp_path / "l.db").account(name) == Account(name, 1., 1., 0., 10)
+        for e in (.1, 5e-324, Fraction(1, 10**300)):
+            with pytest.raises(BudgetExceeded): spend(e)
+
+
+def log_ratio(weights):
+    "The exact epsilon of a table, to 60 digits, from above; by another way than the library's."
+    import mpmath
+    with mpmath.workdps(80):
+        return Fraction(mpmath.nstr(max(mpmath.log(mpmath.mpf(int(w.max())) / int(w.min())) for w in weights.T if w.any()) * (1 + mpmath.mpf(10) ** -60), 70))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.one_of(st.integers(1, 60_000).map(lambda i: i / 1000), st.floats(1e-12, 40)), st.integers(2, 12))
+def test_a_debit_is_never_below_what_is_certified(epsilon, K):
+    debit = exact_amount(epsilon)
+    assert debit == Fraction(str(epsilon))
+    prior = np.arange(1, K + 1)
+    for mechanism in (br.rr(K, epsilon), br.rr_with_prior(prior, epsilon), br.block_rr(br.partition_by_weight(prior, .8, 1), epsilon)):
+        found = mechanism.certify()
+        assert found.holds and log_ratio(mechanism.weights) <= min(exact_amount(found.epsilon), Fraction(found.epsilon)) <= debit
+
+
+def test_an_amount_between_two_floats_is_debited_in_full(tmp_path):
+    for amount in (Fraction(1, 3), Fraction(2, 3), "5/3", Decimal("0.10000000000000000001"), Decimal("0.09999999999999999999"), 2**53 + 1):
+        out = br.release([0, 1, 2] * 20, amount, 3, "rr", ledger=tmp_path / "l.db", dataset_id=str(amount), budget=amount)
+        account = Ledger(tmp_path / "l.db").account(str(amount))
+        assert account.left == 0 and exact_amount(out.statement.epsilon_asked) <= exact_amount(amount) <= exact_amount(account.spent)
+        with pytest.raises(BudgetExceeded): Ledger(tmp_path / "l.db").spend(str(amount), 5e-324)
+
+
+OLD = """
+CREATE TABLE accounts (dataset TEXT PRIMARY KEY, budget TEXT NOT NULL, opened TEXT NOT NULL);
+CREATE TABLE debits (id INTEGER PRIMARY KEY, dataset TEXT NOT NULL REFERENCES accounts, epsilon TEXT NOT NULL, at TEXT NOT NULL, note TEXT NOT NULL);
+CREATE TRIGGER accounts_UPDATE BEFORE UPDATE ON accounts BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END;
+CREATE TRIGGER accounts_DELETE BEFORE DELETE ON accounts BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END;
+CREATE TRIGGER debits_UPDATE BEFORE UPDATE ON debits BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END;
+CREATE TRIGGER debits_DELETE BEFORE DELETE ON debits BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END;
+PRAGMA application_id = 1651272562;
+"""
+
+
+def test_an_older_ledger_is_read_and_goes_on(tmp_path):
+    path = tmp_path / "ledger.db"
+    with sqlite3.connect(path) as db:
+        db.executescript(OLD)
+        db.execute("INSERT INTO accounts VALUES ('d', ?, '')", ((1.).hex(),))
+        db.execute("INSERT INTO accounts VALUES ('open', 'inf', '')")
+        db.execute("INSERT INTO accounts VALUES ('tenth', ?, '')", ((.1).hex(),))
+        db.executemany("INSERT INTO debits (dataset, epsilon, at, note) VALUES ('d', ?, '2026-01-01', 'old')", [((.1).hex(),)] * 9)
+    before = path.read_bytes()
+    ledger = Ledger(path)
+    old = ledger.account("d")  # counted to the last bit, as the tables of that version were
+    assert (old.spent, old.debits) == (to_float(9 * Fraction(.1), up=True), 9) and ledger.account("open").budget == math.inf
+    assert ledger.debits("d")[0].part is None and path.read_bytes() == before  # reading changes nothing
+    with pytest.raises(BudgetExceeded): ledger.spend("d", .1)
+    assert ledger.spend("d", old.left, budget=1).debits == 10 and ledger.account("d", part="x").left < 1e-16
+    assert ledger.spend("tenth", .1, budget=.1).left < 1e-17  # a budget is repeated as it was stated
+    with sqlite3.connect(path) as db:
+        with pytest.raises(sqlite3.IntegrityError, match="only grows"): db.execute("INSERT OR REPLACE INTO debits VALUES (1, 'd', '0', '', '', NULL)")
+        assert db.execute("PRAGMA application_id").fetchone()[0] != 1651272562  # which locks out the version that would read decimals as hexadecimals
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9).map(lambda i: Fraction(i, 10)), st.sampled_from([None, "a", "b", "c"])), max_size=12))
+def test_disjoint_parts_cost_the_dearest_row(lines):
+    rows = {row: sum((e for e, part in lines if part in (None, row)), Fraction(0)) for row in "abcd"}  # one row in each part, "d" in none that was named
+    assert _spent(lines) == max(rows.values())
+    assert all(_spent(lines, row) == spent for row, spent in rows.items())
+
+
+def test_parts(tmp_path):
+    y, account = [0, 1, 2] * 40, dict(ledger=tmp_path / "l.db", dataset_id="d", budget=1)
+    for month in ("2026-01", "2026-02", "2026-03"): assert br.release(y, .6, 3, **account, part=month).statement.part == month
+    assert Ledger(tmp_path / "l.db").account("d") == Account("d", 1., .6, .4, 3)
+    with pytest.raises(BudgetExceeded, match="part '2026-02'") as e: br.release(y, .5, 3, **account, part="2026-02")
+    assert e.value.account == Account("d", 1., .6, .4, 1, "2026-02")
+    br.release(y, .4, 3, **account)  # all rows
+    with pytest.raises(BudgetExceeded): br.release(y, .1, 3, **account, part="2026-02")
+    assert br.release(y, .6, 3, **account, part="2026-04").statement.dataset_id == "d"
+    assert [d.part for d in Ledger(tmp_path / "l.db").debits("d")] == ["2026-01", "2026-02", "2026-03", None, "2026-04"]
+
+
+def notes(error): return " ".join([str(error), *getattr(error, "__notes__", [])])
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), OSError(28, "No space left on device"), SystemExit(1)])
+@pytest.mark.parametrize("method", ["rr", "rr_with_prior", "block_rr"])
+def test_whatever_fails_after_the_debit_says_so(tmp_path, monkeypatch, error, method):
+    def fail(*_): raise error
+    error = type(error)(*error.args)
+    monkeypatch.setattr(release_module, "RandomBits", fail)
+    with pytest.raises(type(error)) as e: br.release([0, 1, 2] * 50, ".25", 3, method, ledger=tmp_path / "l.db", dataset_id="visits", budget=1)
+    for word in ("epsilon 0.25 of data set 'visits' is spent", str(tmp_path / "l.db"), "without ledger="): assert word in notes(e.value)
+    assert Ledger(tmp_path / "l.db").account("visits").spent == .25
+    with pytest.raises(type(error)) as e: br.release([0, 1, 2] * 50, .25, 3, method)
+    assert e.value is error
+
+
+def test_an_interrupt_around_the_commit_tells_the_truth(tmp_path, monkeypatch):
+    "The interrupt comes before the commit, or just after SQLite has done it."
+    ledger, leave = Ledger(tmp_path / "l.db"), ledger_module._Transaction.__exit__
+    ledger.spend("d", 0, budget=1)
+    for late in (False, True):
+        class Interrupted:
+            def __init__(self, db): self.db = db
+            def __getattr__(self, name): return getattr(self.db, name)
+            def execute(self, order):
+                if late: self.db.execute(order)
+                raise KeyboardInterrupt
+        def stop(self, *args):
+            self.db = Interrupted(self.db)
+            return leave(self, *args)
+        with monkeypatch.context() as patch:
+            patch.setattr(ledger_module._Transaction, "__exit__", stop)
+            with pytest.raises(KeyboardInterrupt) as e: ledger.spend("d", .25)
+        assert ("is spent" in notes(e.value)) == late == (ledger.account("d").spent == .25)
+
+
+def test_a_full_disk_at_the_commit_spends_nothing(tmp_path, monkeypatch):
+    ledger, leave = Ledger(tmp_path / "l.db"), ledger_module._Transaction.__exit__
+    ledger.spend("d", 0, budget=1)
+    def full(self, *args):
+        self.db.execute("PRAGMA max_page_count = 1")
+        self.db.execute("CREATE TABLE big (x)")
+        return leave(self, *args)
+    monkeypatch.setattr(ledger_module._Transaction, "__exit__", full)
+    with pytest.raises(OSError, match="full; nothing was released") as e: ledger.spend("d", .25)
+    monkeypatch.undo()
+    assert "is spent" not in notes(e.value) and ledger.account("d").spent == 0
+
+
+def test_before_python_3_11_the_note_is_printed(capsys):
+    class Old(OSError): add_note = property()  # an exception without notes
+    error = Old(28, "No space left on device")
+    add_note(error, "It is spent.")
+    assert error.__notes__ == ["It is spent."] and capsys.readouterr().err == "It is spent.\n"
+
+
+def test_a_table_too_large_costs_nothing(tmp_path, monkeypatch):
+    account = dict(ledger=tmp_path / "l.db", dataset_id="d", budget=1.)
+    with pytest.raises(ValueError, match="would need about"): br.release(np.zeros(100, int), 1., 30_000, "rr_with_prior", prior=np.ones(30_000), **account)
+    with pytest.raises(ValueError, match="would need about"): br.release(np.zeros(100, int), 1., 30_000, **account)
+    with pytest.raises(ValueError, match="new to the ledger"): Ledger(tmp_path / "l.db").account("d")
+    monkeypatch.setattr(release_module, "MAX_ENTRIES", 300)  # a private prior may not make a table that is too large
+    monkeypatch.setattr(release_module, "best_k", lambda *_: 50)
+    out = br.release(np.arange(1000) % 100, 1., 100, "rr_with_prior", **account)
+    assert len(out.mechanism.outputs) == 3 and out.certificate.holds
 
 
 def test_the_statement_is_strict_json(tmp_path):

@@ -50,7 +50,7 @@ def test_second_run_does_nothing(whole):
 
 
 def test_killed_and_resumed(whole, tmp_path):
-    out = tmp_path / "a folder, with spaces"
+    out = tmp_path / "é ü [1] #x, 'y' 50% ~ $HOME"
     process = subprocess.Popen(command(out), env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     deadline = time.monotonic() + 300
     while not list(out.glob("records/*.json")) and time.monotonic() < deadline: time.sleep(.05)
@@ -66,6 +66,16 @@ def test_killed_and_resumed(whole, tmp_path):
     assert len(redone) <= 2  # at most the notebooks in flight, one a core; their records may have been written already
     unfinished = [p for pattern in ("*.tmp", ".partial-*") for p in (out / "records").glob(pattern)]
     assert len(unfinished) <= 2  # what a killed writer leaves is never read as a record
+
+
+@pytest.mark.parametrize("name", ["é ü [1] #x", "1e5", "null", "-x", "~", "#", "%41", "[a, b]", "key: value", "runs/smoke", "'q' $HOME `x` *?&;!", "a=b,c"])
+def test_a_folder_goes_literally_through_the_command_line(name):
+    "Snakemake reads the name as YAML, and passes what it has read to a Snakemake for every job, which reads it again."
+    from urllib.parse import unquote
+    from snakemake.cli import parse_config
+    from blockrr.study.cli import _escaped
+    once = parse_config([f"output={_escaped(name)}"])["output"]
+    assert unquote(str(parse_config([f"output={once}"])["output"])) == name
 
 
 def test_a_broken_record_is_made_anew(whole):

@@ -14,7 +14,7 @@ import numpy as np
 
 from .caution import rows_needed, warn_of_few_rows
 from .labels import Domain
-from .sampling import RandomBits, check_epsilon, discrete_laplace
+from .sampling import RandomBits, check_epsilon, discrete_laplace, exact_epsilon
 
 # %% ../../nbs/privacy/05_prior.ipynb #f00e79c7
 def n_prior_rows(
@@ -77,6 +77,6 @@ def estimate_prior(
     counts = np.bincount(codes, minlength=len(domain)).tolist()
     if epsilon == 0: counts = [0] * len(domain)
     elif not math.isinf(epsilon):
-        scale = 2 / Fraction(epsilon)
+        scale = 2 / Fraction(exact_epsilon(epsilon))
         counts = [c + discrete_laplace(scale, bits) for c in counts]
     return np.array([float(share) for share in _RULES[rule](counts, len(codes))])

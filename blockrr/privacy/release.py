@@ -14,14 +14,14 @@ import hashlib, json, math, sys
 import numpy as np
 
 from .caution import rows_needed, warn_of_dropped, warn_of_few_rows, warn_of_no_change
-from .classification import block_rr, rr, rr_with_prior
+from .classification import best_k, block_rr, rr, rr_with_prior
 from .labels import Domain
-from .ledger import Ledger
+from .ledger import Ledger, exact_amount, says_what_is_spent, to_float
 from .mechanism import Mechanism, check_prior
 from .optimal import frontier, optimal_rr, place, retention
 from .partition import check_settings, partition_by_weight
 from .prior import estimate_prior, n_prior_rows, split
-from .sampling import Certificate, RandomBits, check_epsilon, check_size, seed_sequence
+from .sampling import MAX_ENTRIES, MAX_OUTPUTS, Certificate, RandomBits, check_epsilon, check_size, seed_sequence
 
 # %% ../../nbs/privacy/06_release.ipynb #ca9563c0
 def table_digest(
@@ -63,10 +63,11 @@ class Statement:
     dataset_id: str # the ledger's id of the data set; None without a ledger
     version: str # of this library
     floor: float = None # OptimalRR's floor, a fraction of the largest possible; None for other mechanisms, and then not written
+    part: str = None # the ledger's name for these rows, promised to be in no other part; None, and not written: all rows
 
     def to_json(self) -> str: # infinity is written as the string "inf", since JSON has no number for it
         "The statement as JSON."
-        facts = {k: "inf" if v == math.inf else v for k, v in asdict(self).items() if (k, v) != ("floor", None)}
+        facts = {k: "inf" if v == math.inf else v for k, v in asdict(self).items() if v is not None or k not in ("floor", "part")}
         return json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False)
 
     @classmethod
@@ -125,7 +126,9 @@ def _mechanism(method, domain, epsilon, prior, sigma, l, floor=None) -> tuple: #
     "The mechanism of a method; sigma and l matter to BlockRR alone, floor to OptimalRR alone."
     if method == "optimal_rr": return optimal_rr(prior, epsilon, check_floor(floor) * frontier(prior, epsilon).largest_floor, domain), None, None
     if method == "rr": return rr(domain, epsilon), None, None
-    if method == "rr_with_prior": return rr_with_prior(prior, epsilon, labels=domain), None, None
+    if method == "rr_with_prior":
+        room = min(MAX_ENTRIES // len(domain), MAX_OUTPUTS)
+        return rr_with_prior(prior, epsilon, min(best_k(prior, epsilon), room), domain), None, None
     default_sigma, default_l = default_settings(epsilon)
     sigma = default_sigma if sigma is None else sigma
     if l is None:
@@ -135,20 +138,20 @@ def _mechanism(method, domain, epsilon, prior, sigma, l, floor=None) -> tuple: #
     return block_rr(partition, epsilon, labels=domain), float(sigma), len(partition.dominant)
 
 # %% ../../nbs/privacy/06_release.ipynb #7ba93dbb
-def _check_ledger(ledger, dataset_id, budget):
+def _check_ledger(ledger, dataset_id, budget, part=None):
     "A Ledger or None, or an error that says which argument lacks which other."
     if ledger is None:
-        for name, value in (("dataset_id", dataset_id), ("budget", budget)):
+        for name, value in (("dataset_id", dataset_id), ("budget", budget), ("part", part)):
             if value is not None: raise ValueError(f"{name}: needs ledger= as well, the file in which it is kept")
         return None
     if dataset_id is None: raise ValueError("dataset_id: needs a name for the data set, under which the ledger adds up what is spent")
     return ledger if isinstance(ledger, Ledger) else Ledger(ledger)
 
-def _statement(mechanism, certificate, response, paid, n, n_released, sigma, l, seed, dataset_id, floor, composition) -> Statement:
+def _statement(mechanism, certificate, response, paid, n, n_released, sigma, l, seed, dataset_id, floor, composition, part) -> Statement:
     "The public facts of a release."
     return Statement(mechanism.name, certificate.epsilon, certificate.claimed, certificate.holds, paid, response.epsilon,
                      composition, NEIGHBOURING, n, n - n_released, n_released, len(mechanism.labels), len(mechanism.outputs),
-                     sigma, l, table_digest(mechanism.integers), str(mechanism.denominator), seed is not None, dataset_id, sys.modules["blockrr"].__version__, floor)
+                     sigma, l, table_digest(mechanism.integers), str(mechanism.denominator), seed is not None, dataset_id, sys.modules["blockrr"].__version__, floor, part)
 
 # %% ../../nbs/privacy/06_release.ipynb #3da8fb70
 METHODS = ("rr", "rr_with_prior", "block_rr", "optimal_rr")
@@ -164,8 +167,9 @@ def _checked(labels, epsilon, domain, method, sigma, l, floor, prior_fraction, p
     check_settings(1. if sigma is None else sigma, 0 if l is None else l)
     if method == "optimal_rr": check_floor(floor)
     codes = domain.encode(labels)
-    if method == "block_rr" or floor: check_size(len(domain), len(domain)) # known now, not only after the debit
     estimate = method != "rr" and prior is None
+    if method == "block_rr" or estimate and method == "optimal_rr": check_size(len(domain), len(domain)) # not only after the debit
+    if method == "rr_with_prior" and not estimate: check_size(len(domain), best_k(prior, epsilon))
     split(min(len(codes), 2) if estimate else 2, prior_fraction, 0) # its checks only
     return codes, epsilon, domain, None if method == "rr" else prior, estimate
 
@@ -188,9 +192,10 @@ def _changed(mechanism, prior) -> float:
     return 1 - (retention(mechanism).mean() if prior is None else place(mechanism, prior).accuracy)
 
 # %% ../../nbs/privacy/06_release.ipynb #320f5899
+@says_what_is_spent
 def release(
     labels, # column of n true labels: list, tuple, array, series or tensor
-    epsilon, # label-DP parameter of the whole release, 0 to infinity
+    epsilon, # label-DP parameter of the whole release, 0 to infinity: a number, a Decimal, a Fraction or a string such as "0.1"
     domain, # the public domain: an integer K or a sequence of K labels; never inferred from the labels
     method="block_rr", # "rr", "rr_with_prior", "block_rr" or "optimal_rr"
     sigma=None, # BlockRR: majority threshold, > 0; None: default_settings(epsilon)
@@ -200,19 +205,24 @@ def release(
     seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
     ledger=None, # a Ledger or the path of one: epsilon is debited there, on disk, before any bit is drawn
     dataset_id=None, # with a ledger, str: names the data set, the same for the same labels
-    budget=None, # with a ledger, 0 to infinity: the data set's budget; needed the first time
+    budget=None, # with a ledger, 0 to infinity, as epsilon: the data set's budget; needed the first time
     floor=None, # OptimalRR, which needs one: least retention of a class, 0 (RRWithPrior) to 1 (RR), a fraction of the largest possible
-) -> Release: # TypeError, ValueError or BudgetExceeded, and then nothing was released
+    part=None, # with a ledger, str: names rows that you promise are in no other part; parts cost their maximum. None: all rows
+) -> Release: # TypeError, ValueError, OSError or BudgetExceeded, and nothing was released; a debit before an error is told
     "Release labels with label differential privacy (Algorithm 2 of the paper)."
-    ledger = _check_ledger(ledger, dataset_id, budget)
+    ledger = _check_ledger(ledger, dataset_id, budget, part)
+    asked = exact_amount(epsilon)
+    epsilon = to_float(asked, up=False)
     codes, epsilon, domain, prior, estimate = _checked(labels, epsilon, domain, method, sigma, l, floor, prior_fraction, prior, seed)
     if estimate: warn_of_prior(len(codes), prior_fraction, len(domain), epsilon)
-    if ledger is not None: ledger.spend(dataset_id, epsilon, budget, note=f"release by {method}")
+    made = None if estimate else _mechanism(method, domain, epsilon, prior, sigma, l, floor)
+    if made: made[0]._sampler() # its tables too: what needs no label is made before the debit
+    if ledger is not None: ledger.spend(dataset_id, asked, budget, note=f"release by {method}", part=part)
     rows, paid, composition = np.arange(len(codes)), 0., _TWO_PARTS if estimate else _ONE_USE if prior is None else _GIVEN
     if estimate:
         prior_rows, rows = split(len(codes), prior_fraction, seed)
         prior, paid = estimate_prior(codes[prior_rows], len(domain), epsilon, seed, quiet=True), epsilon
-    mechanism, sigma, l = _mechanism(method, domain, epsilon, prior, sigma, l, floor)
+    mechanism, sigma, l = made or _mechanism(method, domain, epsilon, prior, sigma, l, floor)
     warn_of_dropped(len(mechanism.outputs), len(domain), mechanism.name) # before any label is released
     warn_of_no_change(_changed(mechanism, prior), len(rows), len(domain), epsilon)
     response = mechanism.certify()
@@ -221,5 +231,5 @@ def release(
     chosen = codes if len(rows) == len(codes) else codes[rows]
     bits = RandomBits(seed, "responses", mechanism.integers, chosen)
     released = domain.decode(mechanism._release(chosen, bits), like=labels, rows=rows)
-    statement = _statement(mechanism, certificate, response, paid, len(codes), len(rows), sigma, l, seed, dataset_id, floor, composition)
+    statement = _statement(mechanism, certificate, response, paid, len(codes), len(rows), sigma, l, seed, dataset_id, floor, composition, part)
     return Release(released, rows, prior, mechanism, certificate, seed is not None, statement)

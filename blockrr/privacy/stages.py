@@ -16,6 +16,7 @@ import numpy as np
 from .caution import rows_needed, rows_needed_by_rr, warn_of_dropped, warn_of_few_rows, warn_of_no_change
 from .classification import RandomizedResponse, best_k, rr, rr_with_prior
 from .labels import Domain
+from .ledger import says_what_is_spent
 from .mechanism import (Mechanism, as_numbers, check_prior, in_label_order, label_columns,
                                        table_in_label_order)
 from .prior import estimate_prior, split
@@ -142,6 +143,7 @@ def _check_paid(paid) -> float:
     except (TypeError, ValueError) as e: raise type(e)(str(e).replace("epsilon", "paid")) from None
 
 # %% ../../nbs/privacy/15_stages.ipynb #f0d1bcec
+@says_what_is_spent
 def release_in_groups(
     labels, # column of n true labels
     group, # int [n], the number of each row's mechanism; -1: not released. Your promise: made without these labels
@@ -149,10 +151,10 @@ def release_in_groups(
     epsilon, # label-DP parameter that all of them must keep
     seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
     paid=0., # epsilon spent on rows of group -1: on a prior, or on their release in an earlier stage
-    ledger=None, dataset_id=None, budget=None, # as in `release`: epsilon is debited before any bit is drawn; only if nothing was paid before
+    ledger=None, dataset_id=None, budget=None, part=None, # as in `release`: epsilon is debited before any bit is drawn; only if nothing was paid before
 ) -> GroupedRelease: # TypeError, ValueError or BudgetExceeded, and then nothing was released
     "Release every label once, by the mechanism of its group."
-    ledger = _check_ledger(ledger, dataset_id, budget)
+    ledger = _check_ledger(ledger, dataset_id, budget, part)
     epsilon, g, mechanisms, paid = check_epsilon(epsilon), np.asarray(group), _pure(mechanisms), _check_paid(paid)
     columns = [label_columns(m, "mechanisms") for m in mechanisms]
     domain = Domain(mechanisms[0].labels)
@@ -168,7 +170,7 @@ def release_in_groups(
     if seed is not None: seed_sequence(seed)
     out = np.zeros(len(codes), np.int64)
     likelihood = np.zeros((len(codes), len(domain))) # a want of memory must come before the debit
-    if ledger is not None: ledger.spend(dataset_id, epsilon, budget, note=f"release in {len(mechanisms)} groups")
+    if ledger is not None: ledger.spend(dataset_id, epsilon, budget, note=f"release in {len(mechanisms)} groups", part=part)
     for k in np.unique(g[g >= 0]).tolist():
         at, m = np.flatnonzero(g == k), mechanisms[k]
         sampler = _sampler(m.weights, columns[k]) # not kept: hundreds of look-up tables would fill the memory
@@ -197,6 +199,7 @@ def _square(mechanism) -> np.ndarray:
     return T
 
 # %% ../../nbs/privacy/15_stages.ipynb #f8533dfb
+@says_what_is_spent
 def two_stage(
     labels, # column of n true labels
     epsilon, # label-DP parameter of the whole release, 0 to infinity
@@ -206,10 +209,10 @@ def two_stage(
     sigma=None, l=None, floor=None, # settings of the method, as in `release`
     seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
     ledger=None, # a Ledger or the path of one: epsilon is debited there once, on disk, before any bit is drawn
-    dataset_id=None, budget=None, # with a ledger, as in `release`
+    dataset_id=None, budget=None, part=None, # with a ledger, as in `release`
 ) -> tuple: # (GroupedRelease of all rows: group 0 by RR, group 1 by the method; PriorFit); errors as in `release`
     "Some labels by randomized response, the prior from these, the rest by a mechanism that uses it."
-    ledger = _check_ledger(ledger, dataset_id, budget)
+    ledger = _check_ledger(ledger, dataset_id, budget, part)
     if method not in METHODS or method == "rr": raise ValueError(f"method: needs one of {', '.join(METHODS[1:])}, got {method!r}")
     try: split(2, first, 0) # its checks only
     except (TypeError, ValueError) as e: raise type(e)(str(e).replace("prior_fraction", "first")) from None
@@ -217,7 +220,7 @@ def two_stage(
     one = rr(domain, epsilon)
     _check_tables((one,))
     warn_of_prior(len(codes), first, len(domain), epsilon, rows_needed_by_rr, "first")
-    if ledger is not None: ledger.spend(dataset_id, epsilon, budget, note=f"release in two stages, the second by {method}")
+    if ledger is not None: ledger.spend(dataset_id, epsilon, budget, note=f"release in two stages, the second by {method}", part=part)
     rows, rest = split(len(codes), first, RandomBits(seed, "split", len(codes)))
     early = one._release(codes[rows], RandomBits(seed, "first stage", one.weights, codes[rows]))
     fit = prior_by_em(np.bincount(early, minlength=len(domain)), one.transition)
