@@ -7,13 +7,13 @@ __all__ = ['LOSSES', 'check_values', 'loss_table', 'ValueMechanism', 'risk', 'cl
 
 # %% ../../nbs/privacy/11_bins.ipynb #e8aa1e10
 from numbers import Integral, Real
-import math, sys
+import math
 
 import numpy as np
 
 from .caution import warn_of_one_value
 from .classification import _respond
-from .labels import _column, _series
+from .labels import _column, floats_like
 from .mechanism import Mechanism, as_numbers, check_counts, check_prior
 from .sampling import check_epsilon
 
@@ -52,15 +52,7 @@ def _numbers(labels) -> np.ndarray:
     if wrong.size: raise ValueError(f"labels: row {wrong[0]} is missing or infinite ({wrong.size} such rows); nothing was released")
     return y
 
-def _numbers_like(values, like):
-    "Floats in a container of the kind that `like` is; always float64, so that nothing is rounded a second time."
-    series = _series(like)
-    if series is not None:
-        import narwhals.stable.v1 as nw
-        if not series.implementation.is_pandas_like(): return nw.new_series(series.name, values, backend=series.implementation).to_native()
-        return type(like)(values, index=like.index, name=like.name)
-    if hasattr(like, "new_tensor"): return like.new_tensor(values.tolist(), dtype=sys.modules["torch"].float64)
-    return values if isinstance(like, np.ndarray) else tuple(values.tolist()) if isinstance(like, tuple) else values.tolist()
+_numbers_like = floats_like # in a container of the kind that came in
 
 def _cuts(points) -> np.ndarray: return points[:-1] + np.diff(points) / 2
 
