@@ -217,7 +217,7 @@ class _Costs:
         a, bin_P, bin_S, r = self.a, P[i + 1] - P[:i + 1], S[i + 1] - S[:i + 1], np.arange(i + 1)
         half = (a * P[-1] + (1 - a) * bin_P) / 2
         left, right = a * P[:i + 1] >= half, a * P[i + 1] + (1 - a) * bin_P < half
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"): # where epsilon is so large that a is hardly a float
             target = np.where(left, half / a, np.where(right, (half - (1 - a) * bin_P) / a, half + (1 - a) * P[:i + 1]))
         m = np.searchsorted(P[1:], target).clip(max=len(P) - 2)
         c = np.clip(m + 1, r, i + 1)

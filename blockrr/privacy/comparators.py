@@ -101,7 +101,7 @@ def discrete_laplace(
     "Two-sided geometric noise on the integers."
     y, epsilon = check_values(values), _positive(epsilon)
     points = _whole_points(y, epsilon)
-    scale = (y[-1] - y[0]) / epsilon
+    scale = float(y[-1] - y[0]) / epsilon
     a = math.exp(-1 / scale) if scale else 0.
     T = _differences(np.append(points, points[-1] + 1) - .5, y, lambda x: a**np.ceil(x) / (1 + a))
     return ValueMechanism(T, epsilon, values, points, "discrete Laplace")
@@ -111,7 +111,7 @@ def _whole_points(y, epsilon) -> np.ndarray:
     if (y != np.rint(y)).any():
         raise ValueError(f"values: discrete Laplace noise needs whole numbers, got {y[y != np.rint(y)][0]:g}; "
                          "multiply values and labels by a public constant, or take laplace")
-    reach = math.ceil(min(30 * ((y[-1] - y[0]) / epsilon), 2**53)) + 1
+    reach = math.ceil(min(30 * (float(y[-1] - y[0]) / epsilon), 2**53)) + 1
     try: check_size(len(y), int(y[-1] - y[0]) + 2 * reach + 1)
     except ValueError as e:
         raise ValueError(f"epsilon: {_why(e)}; take a larger epsilon, coarser values, or laplace with its cells") from None
@@ -229,7 +229,7 @@ def gaussian(
 def _gaussian_cells(y, sigma, values, epsilon, delta, cells) -> ApproximateMechanism:
     "Gaussian noise of sigma ranges, rounded to cells."
     from scipy.special import ndtr
-    scale = (y[-1] - y[0]) * sigma
+    scale = float(y[-1] - y[0]) * sigma
     T, points = _noisy(y, lambda x: ndtr(-x / scale), 9 * scale, cells, math.inf)
     return ApproximateMechanism(T, epsilon, delta, values, points, "Gaussian")
 
@@ -305,7 +305,7 @@ def unbiased_reach(
     "What an unbiased mechanism needs: range / (e**epsilon - 1)."
     y, e = check_values(values), check_epsilon(epsilon)
     if e == 0: raise ValueError("epsilon: at 0 no mechanism is unbiased, as a release says nothing about the label")
-    return (y[-1] - y[0]) * math.exp(-e) / -math.expm1(-e)
+    return float(y[-1] - y[0]) * math.exp(-e) / -math.expm1(-e)
 
 def optimal_unbiased(
     values, # the public values, strictly increasing; some dozens, as the program has n_values * n_outputs unknowns
@@ -327,7 +327,7 @@ def optimal_unbiased(
             raise ValueError("values: floats cannot tell the outputs apart; "
                              "take fewer values, or subtract a public constant from values and labels")
         return ValueMechanism(_respond(len(y), a), epsilon, values, points, "unbiased")
-    wide = max(2 * reach, (y[-1] - y[0]) / 2)
+    wide = max(2 * reach, float(y[-1] - y[0]) / 2)
     v = check_values(np.unique([*np.linspace(*_ends(y, wide), 64), *y]) if grid is None else grid)
     if v[0] > y[0] - reach * (1 - 1e-12) or v[-1] < y[-1] + reach * (1 - 1e-12):
         raise ValueError(f"grid: must reach range / (e**epsilon - 1) = {reach:.6g} beyond both ends, from {y[0] - reach:.6g} to {y[-1] + reach:.6g}, got {v[0]:.6g} to {v[-1]:.6g}")
