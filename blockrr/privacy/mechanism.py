@@ -290,7 +290,7 @@ def check_counts(
     "Counts of outputs, or an error that says what is wrong with them."
     c = as_numbers(in_label_order(counts, outputs, "counts"), "counts")
     if c.shape != (len(outputs),):
-        raise ValueError(f"counts: needs {len(outputs)} numbers, one for each output, got shape {c.shape}")
+        raise ValueError(f"counts: needs {len(outputs)} finite numbers, one for each output, got shape {c.shape}")
     if not np.isfinite(c).all(): raise ValueError("counts: needs finite numbers, got NaN or infinity")
     return c
 
