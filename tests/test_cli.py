@@ -268,6 +268,21 @@ def test_a_full_disk(options, tmp_path, monkeypatch, call):
     else: assert "is spent" in " ".join(e.value.__notes__) and Ledger(tmp_path / "l.db").account("d").spent == .25
 
 
+def test_a_disk_that_is_full_in_the_middle_of_a_write(options, tmp_path, monkeypatch):
+    "The kernel refuses the write itself, so that some of it is left in a buffer."
+    resource = pytest.importorskip("resource")
+    old, release = resource.getrlimit(resource.RLIMIT_FSIZE), blockrr.release
+    def last(*args, **kwargs):
+        out = release(*args, **kwargs)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, old[1]))
+        return out
+    monkeypatch.setattr(blockrr, "release", last)
+    try:
+        with pytest.raises(OSError) as e: release_file(**options)
+    finally: resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    assert "is spent" in " ".join(e.value.__notes__) and not drafts(tmp_path) and not (tmp_path / "out.csv").exists()
+
+
 @pytest.mark.parametrize("mode, umask, expected", [(0o600, 0o022, 0o600), (0o640, 0o022, 0o640), (0o644, 0o022, 0o644), (0o666, 0o027, 0o640), (0o755, 0o022, 0o644), (0o400, 0, 0o400), (0o644, 0o077, 0o600)])
 def test_files_are_as_private_as_the_input(options, tmp_path, mode, umask, expected):
     options["source"].chmod(mode)

@@ -273,6 +273,13 @@ def test_sums_are_exact_and_rounded_outwards(values):
     assert up == down or up == math.nextafter(down, math.inf)
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(st.fractions(0, 10**6), st.floats(0).map(exact_amount), st.builds(lambda a, n: Fraction(a, 2**n), st.integers(0, 10**9), st.integers(0, 1300)),
+                 st.builds(lambda a, n: Fraction(10**a + 1, 3 * 10**n), st.integers(0, 307), st.integers(0, 398)), st.decimals(0, 10**9, allow_nan=False, places=30).map(exact_amount)))
+def test_every_amount_is_kept_as_it_is(amount):
+    assert ledger_module._stored(ledger_module._text(exact_amount(amount)), "d") == amount
+
+
 def test_ten_tenths_are_one(tmp_path):
     y = [0, 1] * 50
     for name, spend in (("spend", lambda e, **k: Ledger(tmp_path / "l.db").spend("spend", e, **k)),

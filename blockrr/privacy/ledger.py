@@ -21,7 +21,7 @@ from .sampling import check_epsilon
 
 # %% ../../nbs/privacy/07_ledger.ipynb #581caf74
 _PLACES = 400 # more decimal places than any float needs to be exact
-_RATIO = re.compile(r"\d{1,400}/0*[1-9]\d{0,400}", re.ASCII)
+_RATIO = re.compile(r"\d{1,800}/0*[1-9]\d{0,400}", re.ASCII)
 _DECIMAL = re.compile(r"(\d{1,400}\.?\d{0,400}|\.\d{1,400})([eE][+-]?\d{1,4})?", re.ASCII)
 
 def _parse(text, name): # a Fraction, a Decimal, or math.inf
@@ -313,7 +313,8 @@ def _text(amount) -> str:
     with localcontext() as ctx:
         ctx.prec = 2 * _PLACES
         decimal = Decimal(amount.numerator) / Decimal(amount.denominator)
-    return format(decimal, "f") if Fraction(decimal) == amount else str(amount)
+    short = Fraction(decimal) == amount and decimal.as_tuple().exponent >= -_PLACES
+    return format(decimal, "f") if short else str(amount)
 
 _HEX = re.compile(r"0x[01](\.[0-9a-f]{1,13})?p[+-]\d{1,4}", re.ASCII)
 

@@ -49,7 +49,7 @@ def read_table(
         gone = "; its label is missing" if len(row) <= at else ""
         if len(row) != len(header):
             raise ValueError(f"{path}: data row {i} has {len(row)} fields, the header {len(header)}{gone}")
-    missing = [i for i, row in enumerate(rows) if row[at] not in labels and not row[at].strip()]
+    missing = [i for i, row in enumerate(rows) if not row[at].strip() and row[at] not in labels]
     if missing:
         more = f" ({len(missing)} such rows)" if len(missing) > 1 else ""
         raise ValueError(f"{path}: data row {missing[0]} has no label{more}: a missing label, in column {column!r}. "
@@ -112,7 +112,8 @@ class _Draft:
 
     def close(self):
         "Remove what was not published, unless it is `complete` and all that there is of a release."
-        self.file.close()
+        try: self.file.close()
+        except OSError: pass # a full disk cannot take the rest, which is not wanted any more
         if not self.complete: self.path.unlink(missing_ok=True)
 
 def _permit(path, like):
