@@ -445,12 +445,14 @@ def _arrow_whole(domain, dtype):
     return _whole(domain, _arrow_types(domain, dtype), make, _arrow_take, "an Arrow column", dtype)
 
 # %% ../../nbs/privacy/00_labels.ipynb #f3927e40
+_ARROW_BYTES = 2**31 - 1 # of all strings in an array whose offsets have 32 bits
+
 def _arrow_room(domain, dtype) -> int:
     "How many labels one Arrow array holds, whichever they are."
     pa = sys.modules["pyarrow"]
     if not (pa.types.is_string(dtype) or pa.types.is_binary(dtype)): return sys.maxsize
     longest = max(len(v.encode() if isinstance(v, str) else v) for v in domain.values)
-    return (2**31 - 1) // max(longest, 1)
+    return _ARROW_BYTES // max(longest, 1)
 
 def _arrow_chunks(whole, codes, room):
     "Labels as a chunked array, cut where one array might not hold them."
