@@ -8,7 +8,6 @@ __all__ = ['Domain', 'floats_like']
 # %% ../../nbs/privacy/00_labels.ipynb #6d6a9571
 from collections.abc import Sequence
 from dataclasses import dataclass
-import hashlib
 from itertools import repeat
 from numbers import Integral
 import re
@@ -69,24 +68,34 @@ def _series(labels):
     return found if isinstance(found, nw.Series) else None
 
 # %% ../../nbs/privacy/00_labels.ipynb #3c1f7a52
-def _polars_array(native) -> np.ndarray:
-    try: return native.to_numpy()
-    except Exception: return _list_array(native.to_list()) # integers of 128 bits
+def _kind(dtype) -> str: return re.split(r"[\[(<]", str(dtype))[0] # without categories, which may be labels that occur
+
+def _arrow_array(column) -> np.ndarray:
+    "The labels of an Arrow chunked array, read without Arrow's kernels, which lack some types."
+    if not str(column.type).startswith("dictionary"): return column.to_numpy()
+    pieces = [c.dictionary.to_numpy(zero_copy_only=False)[c.indices.to_numpy()] for c in column.chunks]
+    return np.concatenate(pieces) if pieces else np.empty(0, object)
+
+def _arrow_behind(native):
+    "The chunked array of an Arrow column, or of a pandas column that is backed by one; None for other columns."
+    if _is_array(native, "pyarrow", "ChunkedArray"): return native
+    if not hasattr(native.dtype, "pyarrow_dtype"): return None
+    array = native.array.__arrow_array__()
+    return array if _is_array(array, "pyarrow", "ChunkedArray") else sys.modules["pyarrow"].chunked_array([array])
 
 def _series_array(series) -> np.ndarray:
     "The labels of a data frame's column as an array; ValueError for missing ones, TypeError where they cannot be read."
     native = series.to_native()
-    if hasattr(native.dtype if hasattr(native, "dtype") else None, "pyarrow_dtype"):
-        native = sys.modules["pyarrow"].chunked_array(native.array.__arrow_array__())
-    arrow = _is_array(native, "pyarrow", "ChunkedArray")
     try:
-        missing = native.null_count if arrow else series.null_count()
-        array = _polars_array(native) if series.implementation.is_polars() else native.to_numpy() if arrow else series.to_numpy()
+        arrow = _arrow_behind(native)
+        missing = series.null_count() if arrow is None else arrow.null_count
+        if not missing and arrow is not None: return _arrow_array(arrow)
+        if not missing and str(native.dtype).endswith("Int128"): return _list_array(native.to_list()) # Polars', not NumPy's
+        if not missing: return series.to_numpy()
     except Exception:
-        dtype = re.split(r"[\[(<]", str(native.type if arrow else native.dtype))[0]
-        raise TypeError(f"labels: cannot read a column of dtype {dtype}; convert it to integers or strings") from None
-    if missing: raise ValueError(f"labels: {missing} missing values; every row needs a label of the domain")
-    return array
+        kind = _kind(getattr(native, "dtype", None) or native.type)
+        raise TypeError(f"labels: cannot read a column of dtype {kind}; convert it to integers or strings") from None
+    raise ValueError(f"labels: {missing} missing values; every row needs a label of the domain")
 
 def _tensor_array(labels) -> np.ndarray:
     "The labels of a tensor as an array; TypeError where they cannot be read."
@@ -235,7 +244,9 @@ def _array(domain) -> np.ndarray:
 def _held(domain, dtype):
     "The domain as an array of a NumPy dtype of numbers; None where a label would not come back as it is."
     def make():
+        info = np.iinfo(dtype) if dtype.kind in "iu" else None
         try:
+            if info and not info.min <= min(domain.values) <= max(domain.values) <= info.max: return None
             with np.errstate(all="ignore"): array = _objects(domain).astype(dtype)
         except (TypeError, ValueError, OverflowError): return None
         return array if array.tolist() == list(domain.values) else None
@@ -299,7 +310,11 @@ def _numpy_table(domain, dtype) -> np.ndarray:
     return _array(domain)
 
 # %% ../../nbs/privacy/00_labels.ipynb #79958182
-def _listed(column) -> list: return column.to_list() if hasattr(column, "to_list") else column.tolist()
+def _cannot_hold(what, dtype) -> TypeError:
+    return TypeError(f"labels: needs a column that can hold the whole domain, got {what} of dtype {_kind(dtype)}; "
+                     "give a list or a NumPy array of objects")
+
+def _listed(column) -> list: return column.tolist() if hasattr(column, "tolist") else column.to_list()
 
 def _whole(domain, types, make, take, what, dtype):
     "A column of the whole domain, of the first type that gives every label back when taken; TypeError where none does."
@@ -309,8 +324,7 @@ def _whole(domain, types, make, take, what, dtype):
             taken = take(column, np.arange(len(domain)))
             if _listed(taken) == list(domain.values): return column
         except Exception: continue # whatever a library raises for labels that its type cannot hold
-    kind = re.split(r"[\[(<]", str(dtype))[0] # without categories, which may be labels that occur
-    raise TypeError(f"labels: needs a column that can hold the whole domain, got {what} of dtype {kind}; give a list or a NumPy array of objects")
+    raise _cannot_hold(what, dtype)
 
 def _bare(column):
     "The array in a pandas column: of pandas, or where its type is NumPy's an array of NumPy."
@@ -387,18 +401,11 @@ def _pandas_writer(domain, native):
     return lambda codes, rows: placed(take(whole, codes), rows, dtype=whole.dtype)
 
 # %% ../../nbs/privacy/00_labels.ipynb #cf5a4f7e
-def _polars_categories(domain, pl, fixed: bool):
-    "A Polars dtype for strings whose categories are the domain in its order."
-    labels = list(domain.values)
-    if fixed or not hasattr(pl, "Categories"): return pl.Enum(labels)
-    name = hashlib.sha256(repr(labels).encode("utf-8", "backslashreplace")).hexdigest()[:16]
-    return pl.Categorical(pl.Categories(name, namespace="blockrr"))
-
 def _polars_types(domain, dtype):
     "The dtypes to try for a Polars column, best first."
     pl, name = sys.modules["polars"], str(dtype).lower().replace("boolean", "bool")
     if isinstance(dtype, (pl.Enum, pl.Categorical)):
-        if all(isinstance(v, str) for v in domain.values): yield _polars_categories(domain, pl, isinstance(dtype, pl.Enum))
+        if all(isinstance(v, str) for v in domain.values): yield pl.Enum(list(domain.values))
     elif name in _TITLES:
         for other in _number_types(domain, name, shrinks=True) or _number_types(domain, name): yield getattr(pl, _TITLES[other])
     else: yield dtype
@@ -427,10 +434,13 @@ def _arrow_types(domain, dtype):
     yield None # what Arrow chooses for the whole domain
 
 def _arrow_take(column, codes):
-    "Entries of an Arrow array by their index."
+    "Entries of an Arrow array by their index, also for the types that have no take of their own."
     pa, view = sys.modules["pyarrow"], {"string_view": "large_string", "binary_view": "large_binary"}.get(str(column.type))
-    if view is None: return column.take(pa.array(codes))
-    return column.cast(getattr(pa, view)()).take(pa.array(codes)).cast(column.type) # a view has no take of its own
+    if view: return column.cast(getattr(pa, view)()).take(pa.array(codes)).cast(column.type)
+    if isinstance(column, pa.ExtensionArray): return pa.ExtensionArray.from_storage(column.type, _arrow_take(column.storage, codes))
+    if not isinstance(column, pa.RunEndEncodedArray): return column.take(pa.array(codes))
+    ends = np.append(np.flatnonzero(np.diff(codes)) + 1, len(codes))[:len(codes)] # the runs of the released labels
+    return pa.RunEndEncodedArray.from_arrays(pa.array(ends, column.type.run_end_type), _arrow_take(column.values, codes[ends - 1]))
 
 def _arrow_whole(domain, dtype):
     "The whole domain as an Arrow array of the type that labels get back which came as `dtype`."
@@ -439,6 +449,12 @@ def _arrow_whole(domain, dtype):
         labels, name = _arrow_whole(domain, dtype.value_type), str(dtype.index_type)
         name = next(n for n in _number_types(Domain(2), name) if np.iinfo(n).max >= len(domain) - 1)
         return pa.DictionaryArray.from_arrays(pa.array(np.arange(len(domain), dtype=name)), labels, ordered=dtype.ordered)
+    if pa.types.is_run_end_encoded(dtype):
+        labels, ends = _arrow_whole(domain, dtype.value_type), np.arange(1, len(domain) + 1)
+        if len(domain) > np.iinfo(str(dtype.run_end_type)).max: raise _cannot_hold("an Arrow column", dtype)
+        return pa.RunEndEncodedArray.from_arrays(pa.array(ends, dtype.run_end_type), labels)
+    if isinstance(dtype, pa.BaseExtensionType) and (labels := _arrow_whole(domain, dtype.storage_type)).type == dtype.storage_type:
+        return pa.ExtensionArray.from_storage(dtype, labels)
     def make(dtype):
         table = _held(domain, np.dtype(np.float16)) if dtype == pa.float16() else None # Arrow makes these of arrays only
         return pa.array(list(domain.values) if table is None else table, dtype)
@@ -450,6 +466,9 @@ _ARROW_BYTES = 2**31 - 1 # of all strings in an array whose offsets have 32 bits
 def _arrow_room(domain, dtype) -> int:
     "How many labels one Arrow array holds, whichever they are."
     pa = sys.modules["pyarrow"]
+    if isinstance(dtype, pa.BaseExtensionType): return _arrow_room(domain, dtype.storage_type)
+    if pa.types.is_run_end_encoded(dtype):
+        return min(np.iinfo(str(dtype.run_end_type)).max, _arrow_room(domain, dtype.value_type))
     if not (pa.types.is_string(dtype) or pa.types.is_binary(dtype)): return sys.maxsize
     longest = max(len(v.encode() if isinstance(v, str) else v) for v in domain.values)
     return _ARROW_BYTES // max(longest, 1)
