@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+import warnings
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
@@ -433,6 +434,17 @@ def test_a_table_too_large_costs_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(release_module, "best_k", lambda *_: 50)
     out = br.release(np.arange(1000) % 100, 1., 100, "rr_with_prior", **account)
     assert len(out.mechanism.outputs) == 3 and out.certificate.holds
+    monkeypatch.setattr(release_module, "best_k", lambda *_: 100)  # all of them: randomized response, which needs no table
+    assert br.release(np.arange(1000) % 100, 1., 100, "rr_with_prior").mechanism.name == "RR"
+
+
+def test_a_warning_that_is_an_error_costs_nothing_where_it_could_be_foreseen(tmp_path):
+    account = dict(ledger=tmp_path / "l.db", dataset_id="d", budget=100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for epsilon, method, more in ((64, "rr", {}), (1, "rr_with_prior", dict(prior=[9, 1, 1e-9])), (1, "block_rr", {})):
+            with pytest.raises(br.ReleaseWarning): br.release(np.arange(100) % 3, epsilon, 3, method, **more, **account)
+    with pytest.raises(ValueError, match="new to the ledger"): Ledger(tmp_path / "l.db").account("d")
 
 
 def test_the_statement_is_strict_json(tmp_path):

@@ -127,8 +127,9 @@ def _mechanism(method, domain, epsilon, prior, sigma, l, floor=None) -> tuple: #
     if method == "optimal_rr": return optimal_rr(prior, epsilon, check_floor(floor) * frontier(prior, epsilon).largest_floor, domain), None, None
     if method == "rr": return rr(domain, epsilon), None, None
     if method == "rr_with_prior":
-        room = min(MAX_ENTRIES // len(domain), MAX_OUTPUTS)
-        return rr_with_prior(prior, epsilon, min(best_k(prior, epsilon), room), domain), None, None
+        k, room = best_k(prior, epsilon), min(MAX_ENTRIES // len(domain), MAX_OUTPUTS)
+        if room < k == len(domain): return rr(domain, epsilon), None, None # the same mechanism, without a table
+        return rr_with_prior(prior, epsilon, min(k, room), domain), None, None
     default_sigma, default_l = default_settings(epsilon)
     sigma = default_sigma if sigma is None else sigma
     if l is None:
@@ -191,6 +192,11 @@ def _changed(mechanism, prior) -> float:
     "The probability that a released label is not the true one, under a released or public prior."
     return 1 - (retention(mechanism).mean() if prior is None else place(mechanism, prior).accuracy)
 
+def _warn_of(mechanism, prior, n_rows):
+    "Warn of labels that are never released, and where practically no label changes."
+    warn_of_dropped(len(mechanism.outputs), len(mechanism.labels), mechanism.name)
+    warn_of_no_change(_changed(mechanism, prior), n_rows, len(mechanism.labels), mechanism.epsilon)
+
 # %% ../../nbs/privacy/06_release.ipynb #320f5899
 @says_what_is_spent
 def release(
@@ -216,15 +222,16 @@ def release(
     codes, epsilon, domain, prior, estimate = _checked(labels, epsilon, domain, method, sigma, l, floor, prior_fraction, prior, seed)
     if estimate: warn_of_prior(len(codes), prior_fraction, len(domain), epsilon)
     made = None if estimate else _mechanism(method, domain, epsilon, prior, sigma, l, floor)
-    if made: made[0]._sampler() # its tables too: what needs no label is made before the debit
+    if made: # what needs no label is made before the debit, and warned of
+        made[0]._sampler()
+        _warn_of(made[0], prior, len(codes))
     if ledger is not None: ledger.spend(dataset_id, asked, budget, note=f"release by {method}", part=part)
     rows, paid, composition = np.arange(len(codes)), 0., _TWO_PARTS if estimate else _ONE_USE if prior is None else _GIVEN
     if estimate:
         prior_rows, rows = split(len(codes), prior_fraction, seed)
         prior, paid = estimate_prior(codes[prior_rows], len(domain), epsilon, seed, quiet=True), epsilon
     mechanism, sigma, l = made or _mechanism(method, domain, epsilon, prior, sigma, l, floor)
-    warn_of_dropped(len(mechanism.outputs), len(domain), mechanism.name) # before any label is released
-    warn_of_no_change(_changed(mechanism, prior), len(rows), len(domain), epsilon)
+    if estimate: _warn_of(mechanism, prior, len(rows)) # before any label is released
     response = mechanism.certify()
     total = max(response.epsilon, paid)
     certificate = Certificate(total, epsilon, response.holds and total <= epsilon, response.worst)

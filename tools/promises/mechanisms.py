@@ -17,9 +17,14 @@ EDGES = (1e-9, math.log(2), 1., 16., math.log(2**62), 44., math.nextafter(44., 4
 
 # the judge: nothing of blockrr is used in it
 
+def promised(x: float) -> Fraction:
+    "What a finite epsilon promises: no more than the float, and no more than the decimal that is printed."
+    return min(Fraction(x), Fraction(repr(float(x))))
+
+
 @lru_cache(4096)
-def exp_bounds(x: float, bits: int) -> tuple:
-    "Integers a and b with a <= 2**bits e**x <= b, for a finite x >= 0."
+def exp_bounds(x: Fraction, bits: int) -> tuple:
+    "Integers a and b with a <= 2**bits e**x <= b, for a rational x >= 0."
     numerator, denominator = x.as_integer_ratio()
     halvings = max(0, math.frexp(x)[1] + 8)  # so that the series is for less than 1 / 256; then as many squarings
     p = bits + 2 * halvings + 64
@@ -40,10 +45,10 @@ def _series(t, p, up) -> int:
 
 
 def within(high: int, low: int, x: float) -> bool:
-    "Whether high <= e**x low, exactly: e**x is irrational, so enough digits decide it."
+    "Whether high <= e**x low, exactly, for what x promises: e to a rational is irrational, so enough digits decide it."
     if high <= low or math.isinf(x): return True
     if low == 0 or x == 0: return False
-    bits = 256
+    x, bits = promised(x), 256
     while True:
         a, b = exp_bounds(x, bits)
         if high << bits <= low * a: return True
