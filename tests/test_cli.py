@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -334,7 +335,21 @@ def test_decimals_on_the_command_line(survey, tmp_path, monkeypatch):
     for i in range(10): main([*COMMAND[:-1], "0.1", *ACCOUNT, "--output", f"{i}.csv"])
     with pytest.raises(SystemExit, match="0.0 is left"): main([*COMMAND[:-1], "0.1", *ACCOUNT, "--output", "10.csv"])
     with pytest.raises(SystemExit, match="budget: needs"): main([*COMMAND, *ACCOUNT[:-1], "much"])
+    main([*COMMAND[:-1], "1/3", *ACCOUNT[:3], "thirds", "--budget", "1/3", "--output", "third.csv"])
+    account = Ledger("l.db").account("thirds")
+    assert account.left == 0 and account.spent >= Fraction(1, 3)
+    for bad in ("much", "nan", "-1", "1/0", ""):
+        with pytest.raises(SystemExit, match="epsilon: needs a number"): main([*COMMAND[:-2], f"--epsilon={bad}", "--output", "bad.csv"])
     assert not drafts(tmp_path)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_what_cannot_be_shown_is_said_to_be_complete(survey, tmp_path):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*BLOCKRR, *COMMAND, *ACCOUNT, "--output", "o.csv"], stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert done.returncode and "No space left" in done.stderr
+    assert "release is complete all the same, in o.csv and o.csv.json, and its epsilon is spent" in done.stderr
+    assert (tmp_path / "o.csv").exists() and not drafts(tmp_path) and Ledger(tmp_path / "l.db").account("d").spent == .25
 
 
 def test_domain_from_file(survey, tmp_path):

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import argparse, json, math, os, signal, subprocess, sys, threading, time, warnings, webbrowser
 
 import blockrr
+from ..privacy.ledger import add_note
 from .files import release_file
 
 # %% ../../nbs/study/04_cli.ipynb #18f85950
@@ -155,7 +156,7 @@ def _add_release(commands):
     p.add_argument("--output", required=True, help="CSV file to write; must not exist")
     p.add_argument("--column", required=True, help="name of the label column")
     p.add_argument("--domain", required=True, help="the public domain: labels separated by commas, or @FILE with one label a line")
-    p.add_argument("--epsilon", required=True, type=float)
+    p.add_argument("--epsilon", required=True, help="label-DP parameter, 0 to infinity: a decimal, kept as it is written, a ratio such as 1/3, or inf")
     p.add_argument("--method", help="rr, rr_with_prior, block_rr (default) or optimal_rr")
     p.add_argument("--floor", type=float, help="OptimalRR's least retention, 0 to 1")
     p.add_argument("--prior-fraction", type=float, help="share of rows that pays for the prior (default: 0.01)")
@@ -314,7 +315,12 @@ def _release(options):
     if "" in domain: raise ValueError(f"--domain: label {domain.index('')} is empty, got {d!r}")
     names = ("method", "sigma", "l", "floor", "prior_fraction", "seed", "ledger", "dataset_id", "budget", "part")
     chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
-    with _terminable(): print(release_file(options.source, options.output, options.column, domain, options.epsilon, options.again, **chosen))
+    with _terminable():
+        out = release_file(options.source, options.output, options.column, domain, options.epsilon, options.again, **chosen)
+        try: print(out, flush=True)
+        except BaseException as e: # a full disk, a closed pipe, an interrupt
+            add_note(e, f"The release is complete all the same, in {options.output} and {options.output}.json, and its epsilon is spent")
+            raise
 
 @contextmanager
 def _terminable():
