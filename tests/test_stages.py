@@ -1,6 +1,9 @@
 """A release in groups certifies epsilon alone, of labels alone, on a condition that it states."""
 import json
 import math
+import warnings
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -85,3 +88,51 @@ def test_values_that_are_labels_are_released_as_such():
     itself = C.randomized_response([5, 6, 9], math.inf)
     out = release_in_groups([5, 6, 9, 5], np.array([0, 0, 0, 1]), [m, itself], math.inf)
     assert out.labels == [9, 9, 9, 5] and out.likelihood.tolist() == [[1, 1, 1]] * 3 + [[1, 0, 0]]
+
+
+def in_groups(epsilon, **account):
+    return release_in_groups(Y, G, [br.rr(4, 0.1)], epsilon, **account)
+
+
+def in_two_stages(epsilon, **account):
+    return two_stage(Y, epsilon, 4, "block_rr", **account)
+
+
+Y, G = np.arange(4_000) % 4, np.zeros(4_000, int)
+
+
+@pytest.mark.filterwarnings("ignore::blockrr.ReleaseWarning")
+@pytest.mark.parametrize("release", [in_groups, in_two_stages])
+def test_amounts_are_taken_as_they_are_written(tmp_path, release):
+    account = dict(ledger=tmp_path / "l.db", dataset_id="d", budget="1")
+    for epsilon in ("0.1", Decimal("0.1"), Fraction(1, 10), 0.1, "1/10", ".1", "0.1", "0.1", "0.1", "0.1"):
+        release(epsilon, **account)
+    assert Ledger(tmp_path / "l.db").account("d").left == 0
+    release("1/3", **dict(account, dataset_id="thirds", budget="1/3"))
+    assert Ledger(tmp_path / "l.db").account("thirds").left == 0
+    for bad in ("x", Decimal("nan"), -1, None, True):
+        with pytest.raises((TypeError, ValueError), match="^epsilon: needs"):
+            release(bad, **account)
+
+
+def test_what_was_paid_is_an_amount_too():
+    with pytest.raises(ValueError, match="epsilon 0.1 was asked for"):
+        release_in_groups(Y, G, [br.rr(4, 0.1)], "0.1", paid=Decimal("0.11"))
+    assert release_in_groups(Y, G, [br.rr(4, 0.1)], "0.1", paid="0.1").certificate.holds
+
+
+def test_labels_that_no_group_releases_are_told_before_the_debit(tmp_path):
+    one, other = (br.rr_with_prior(np.eye(4)[k], 1.0, k=1) for k in (0, 1))
+    account = dict(ledger=tmp_path / "l.db", dataset_id="d", budget=100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(br.ReleaseWarning, match="THE RELEASED COLUMN IS CONSTANT"):
+            release_in_groups(Y, G, [one, br.rr(4, 1.0)], 1.0, **account)  # the second mechanism has no rows
+        with pytest.raises(br.ReleaseWarning, match="never releases 2 of 4 labels"):
+            release_in_groups(Y, Y % 2, [one, other], 1.0, **account)
+        with pytest.raises(br.ReleaseWarning, match="fewer than one of 4,000 labels is expected to change"):
+            release_in_groups(Y, G, [br.rr(4, 64.0)], 64.0, **account)
+        release_in_groups(Y, Y % 2, [one, br.rr(4, 1.0)], 1.0)  # together they keep every label
+        release_in_groups(Y, G - 1, [one], 1.0)  # nothing is released
+    with pytest.raises(ValueError, match="new to the ledger"):
+        Ledger(tmp_path / "l.db").account("d")

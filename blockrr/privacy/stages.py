@@ -16,7 +16,7 @@ import numpy as np
 from .caution import rows_needed, rows_needed_by_rr, warn_of_dropped, warn_of_few_rows, warn_of_no_change
 from .classification import RandomizedResponse, best_k, rr, rr_with_prior
 from .labels import Domain
-from .ledger import says_what_is_spent
+from .ledger import exact_amount, says_what_is_spent, to_float
 from .mechanism import (Mechanism, as_numbers, check_prior, in_label_order, label_columns,
                                        table_in_label_order)
 from .prior import estimate_prior, split
@@ -148,14 +148,15 @@ def release_in_groups(
     labels, # column of n true labels
     group, # int [n], the number of each row's mechanism; -1: not released. Your promise: made without these labels
     mechanisms, # of Mechanism, all of the same labels, with epsilon alone. Your promise: made without these labels
-    epsilon, # label-DP parameter that all of them must keep
+    epsilon, # label-DP parameter that all of them must keep: a number, a Decimal, a Fraction or a string such as "0.1"
     seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
     paid=0., # epsilon spent on rows of group -1: on a prior, or on their release in an earlier stage
     ledger=None, dataset_id=None, budget=None, part=None, # as in `release`: epsilon is debited before any bit is drawn; only if nothing was paid before
 ) -> GroupedRelease: # TypeError, ValueError or BudgetExceeded, and then nothing was released
     "Release every label once, by the mechanism of its group."
     ledger = _check_ledger(ledger, dataset_id, budget, part)
-    epsilon, g, mechanisms, paid = check_epsilon(epsilon), np.asarray(group), _pure(mechanisms), _check_paid(paid)
+    asked, paid = exact_amount(epsilon), to_float(exact_amount(paid, "paid"), up=True)
+    epsilon, g, mechanisms = to_float(asked, up=False), np.asarray(group), _pure(mechanisms)
     columns = [label_columns(m, "mechanisms") for m in mechanisms]
     domain = Domain(mechanisms[0].labels)
     if any(m.labels != mechanisms[0].labels for m in mechanisms): raise ValueError("mechanisms: all need the same labels")
@@ -170,7 +171,8 @@ def release_in_groups(
     if seed is not None: seed_sequence(seed)
     out = np.zeros(len(codes), np.int64)
     likelihood = np.zeros((len(codes), len(domain))) # a want of memory must come before the debit
-    if ledger is not None: ledger.spend(dataset_id, epsilon, budget, note=f"release in {len(mechanisms)} groups", part=part)
+    _warn_of_groups(mechanisms, columns, g[g >= 0], epsilon)
+    if ledger is not None: ledger.spend(dataset_id, asked, budget, note=f"release in {len(mechanisms)} groups", part=part)
     for k in np.unique(g[g >= 0]).tolist():
         at, m = np.flatnonzero(g == k), mechanisms[k]
         sampler = _sampler(m.weights, columns[k]) # not kept: hundreds of look-up tables would fill the memory
@@ -192,6 +194,16 @@ def _check_tables(mechanisms):
         raise ValueError(f"mechanisms: needs tables, of at most 4,096 labels, got {len(mechanisms[0].labels):,}; a "
                          "likelihood for each label is kept with each row. Merge labels, or use `release` with the method \"rr\"")
 
+def _warn_of_groups(mechanisms, columns, group, epsilon):
+    "Warn of labels that no group releases, and where practically no label changes."
+    sizes = np.bincount(group, minlength=len(mechanisms))
+    used = np.flatnonzero(sizes).tolist()
+    if not used: return
+    K = len(mechanisms[0].labels)
+    warn_of_dropped(len(set().union(*(columns[k].tolist() for k in used))), K, "the set of groups")
+    changed = sum(sizes[k] * _changed(mechanisms[k], None) for k in used) / len(group)
+    warn_of_no_change(changed, len(group), K, epsilon)
+
 def _square(mechanism) -> np.ndarray:
     "A transition with a column for every label."
     T = np.zeros((len(mechanism.labels),) * 2)
@@ -202,7 +214,7 @@ def _square(mechanism) -> np.ndarray:
 @says_what_is_spent
 def two_stage(
     labels, # column of n true labels
-    epsilon, # label-DP parameter of the whole release, 0 to infinity
+    epsilon, # label-DP parameter of the whole release, 0 to infinity: a number, a Decimal, a Fraction or a string such as "0.1"
     domain, # the public domain: an integer K or a sequence of K labels
     method="block_rr", # of the second stage: "rr_with_prior", "block_rr" or "optimal_rr"
     first=.1, # share of rows in the first stage, between 0 and 1
@@ -216,11 +228,12 @@ def two_stage(
     if method not in METHODS or method == "rr": raise ValueError(f"method: needs one of {', '.join(METHODS[1:])}, got {method!r}")
     try: split(2, first, 0) # its checks only
     except (TypeError, ValueError) as e: raise type(e)(str(e).replace("prior_fraction", "first")) from None
-    codes, epsilon, domain, *_ = _checked(labels, epsilon, domain, method, sigma, l, floor, first, None, seed)
+    asked = exact_amount(epsilon)
+    codes, epsilon, domain, *_ = _checked(labels, to_float(asked, up=False), domain, method, sigma, l, floor, first, None, seed)
     one = rr(domain, epsilon)
     _check_tables((one,))
     warn_of_prior(len(codes), first, len(domain), epsilon, rows_needed_by_rr, "first")
-    if ledger is not None: ledger.spend(dataset_id, epsilon, budget, note=f"release in two stages, the second by {method}", part=part)
+    if ledger is not None: ledger.spend(dataset_id, asked, budget, note=f"release in two stages, the second by {method}", part=part)
     rows, rest = split(len(codes), first, RandomBits(seed, "split", len(codes)))
     early = one._release(codes[rows], RandomBits(seed, "first stage", one.weights, codes[rows]))
     fit = prior_by_em(np.bincount(early, minlength=len(domain)), one.transition)
