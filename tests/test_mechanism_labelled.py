@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import blockrr as br
+from blockrr.learning import data
 from blockrr.privacy import advise, audit, bins, comparators, mechanism, optimal, partition, regression, stages
 
 DOMAIN = ["never", "once", "often"]
@@ -202,6 +203,54 @@ def test_tables_go_by_their_labels():
     assert optimal.solve_program(W, 1.0)[0] == pytest.approx(optimal.solve_program([[0, 0], [0, 1.0]], 1.0)[0])
     with pytest.raises(ValueError, match="weights: needs each"):
         optimal.solve_program(frame, 1.0)
+
+
+def test_rows_with_labels_of_their_own():
+    "They were laid upon each other by position."
+    T = np.array([[0.5, 0.3, 0.2], [0.3, 0.5, 0.2], [0.25, 0.25, 0.5]])
+    wanted = br.Mechanism(T, 2.0, DOMAIN)
+    rows = [pd.Series(row, DOMAIN) for row in T]
+    mixed = [rows[0][["often", "never", "once"]], rows[1].to_dict(), T[2]]
+    assert same(br.Mechanism(mixed, 2.0, DOMAIN), wanted)
+    assert br.certify([*mixed[:2], rows[2]]).epsilon == br.certify(T).epsilon
+    with pytest.raises(ValueError, match="^table: needs labels at all rows or at none"):
+        br.certify(mixed)
+    group, tables = stages.row_priors([COUNTED, COUNTED.to_dict(), SHARES], 0.1, DOMAIN)
+    assert [tables[g].outputs for g in group] == [("often",)] * 3
+    for bad in ([rows[0], rows[1].rename({"once": "zz"})], [rows[0], rows[1][:2]]):
+        with pytest.raises(ValueError, match="^transition: needs each of the"):
+            br.Mechanism(bad, 2.0, DOMAIN)
+        with pytest.raises(ValueError, match="^priors: needs each of the"):
+            stages.row_priors(bad, 1.0, DOMAIN)
+        with pytest.raises(ValueError, match="^table: needs"):
+            br.certify(bad)
+    with pytest.raises(ValueError, match="^transition: needs each of the labels 0 .. 2"):
+        br.Mechanism(rows, 2.0)
+    with pytest.raises(ValueError, match="^weights: needs each of the labels 0 .. 2"):
+        optimal.solve_program(rows, 1.0)
+
+
+def test_a_named_tuple_goes_by_its_names():
+    for row in pd.DataFrame([[0.7, 0.25, 0.05]], columns=["often", "never", "once"]).itertuples(index=False):
+        assert same(mechanism.check_prior(row, DOMAIN), SHARES)
+        with pytest.raises(ValueError, match="prior: needs each"):
+            mechanism.check_prior(row)
+        with pytest.raises(ValueError, match="prior: needs each"):
+            mechanism.check_prior(row, ["a", "b", "c"])
+
+
+def test_counts_of_images_go_by_their_classes():
+    labels = np.repeat([0, 1, 2], 5)
+    wanted = data.first_rows(labels, [2, 3, 1])
+    assert same(data.first_rows(labels, pd.Series([1, 2, 3], index=[2, 0, 1])), wanted)
+    assert same(data.first_rows(labels, {2: 1, 0: 2, 1: 3}), wanted)
+    with pytest.raises(ValueError, match="counts: needs each of the labels 0 .. 2 once"):
+        data.first_rows(labels, pd.Series([1, 2, 3], index=["a", "b", "c"]))
+    digits = data.digits()
+    few = pd.Series(range(10, 20), index=range(9, -1, -1))
+    chosen = data.imbalanced(digits, few, few // 10)
+    assert np.bincount(chosen.train_labels).tolist() == list(range(19, 9, -1))
+    assert np.bincount(chosen.test_labels).tolist() == [1] * 10
 
 
 def test_pairs_of_counts_are_not_the_keys_of_a_dict():

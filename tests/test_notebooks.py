@@ -180,6 +180,14 @@ def test_an_unknown_parameter_is_an_error(tmp_path, book, option, hint):
     assert not done.ok and "parameters: needs names among" in done.said and f"got {option} ({hint})" in done.said
 
 
+def test_a_folder_that_is_no_text_is_an_error(tmp_path):
+    "Papermill takes None, 0 and 007 for no text; the records went to a temporary folder, or to another one."
+    done = papermill(tmp_path, "nbs/experiments/accuracy.ipynb", "-p", "output", "None")
+    assert not done.ok and "output: needs a text, got None" in done.said and "-r output keeps it" in done.said
+    done = accuracy(tmp_path, "-p", "mechanisms", "rr", "-p", "epsilon", 1, "-p", "seeds", 1, "-r", "name", "007")
+    assert done.ok and (tmp_path / "records" / "007.json").exists(), done.said
+
+
 def test_what_papermill_adds_itself_is_no_unknown_parameter(tmp_path):
     done = accuracy(tmp_path, "-p", "mechanisms", "rr", "-p", "epsilon", 1, "-p", "seeds", 1, "--inject-paths")
     assert done.ok, done.said

@@ -17,6 +17,8 @@ from pathlib import Path
 from urllib.request import urlopen
 import numpy as np
 
+from ..privacy.mechanism import in_label_order
+
 # %% ../../nbs/learning/00_data.ipynb #9b2e64d0
 def _sha(*arrays):
     h = hashlib.sha256()
@@ -66,7 +68,7 @@ def first_rows(
     counts, # how many rows of each class to keep, int [K]
 ):          # int64 [sum(counts)], increasing
     "Rows of the first `counts[c]` occurrences of every class `c`; ValueError where a class has fewer."
-    labels, wanted = np.asarray(labels), np.asarray(counts)
+    labels, wanted = np.asarray(labels), np.array(np.asarray(in_label_order(counts, None, 'counts')).tolist())
     if wanted.ndim != 1 or not np.issubdtype(wanted.dtype, np.integer):
         raise TypeError(f'counts must be a list of integers, one a class; got {counts!r}')
     have = np.bincount(labels, minlength=len(wanted))
@@ -83,7 +85,8 @@ def imbalanced(
     name=None,        # name of the result; None keeps that of `data`
 ):                    # ImageData with the same classes
     "The first images of each class, train and test alike, in their original order."
-    if test_counts is None: test_counts = np.asarray(train_counts) // 10
+    train_counts = in_label_order(train_counts, None, 'train_counts')
+    test_counts = np.asarray(train_counts) // 10 if test_counts is None else in_label_order(test_counts, None, 'test_counts')
     for label, counts in (('train_counts', train_counts), ('test_counts', test_counts)):
         if len(counts) != data.n_classes: raise ValueError(f'{label} must have {data.n_classes} entries; got {len(counts)}')
     a, b = first_rows(data.train_labels, train_counts), first_rows(data.test_labels, test_counts)

@@ -22,6 +22,7 @@ from .sampling import (DENOMINATOR, Certificate, RandomBits, _check_threads, _ch
 def _own_labels(values, name, side="index"):
     "The labels that a vector or one side of a table brings along; None: it has none."
     if isinstance(values, Mapping): return list(values)
+    if side == "index" and hasattr(values, "_fields"): return list(values._fields) # a named tuple
     if hasattr(values, "coords") and hasattr(values, "dims"):
         raise TypeError(f"{name}: cannot read the labels of {type(values).__name__}; make a dict of it")
     own = getattr(values, side, None)
@@ -68,13 +69,21 @@ def table_in_label_order(
     **sides, # index=, columns=: the labels wanted there, as in `in_label_order`; other sides go by position
 ): # an array in this order; ValueError if the labels differ or rows have unequal lengths
     "Bring a labelled table into the order of its labels."
-    T = _as_array(table, name)
+    T = _as_array(table, name, sides.get("columns"))
     for side, labels in sides.items():
         own, axis = _own_labels(table, name, side), ("index", "columns").index(side)
         if own is not None and T.ndim == 2: T = np.take(T, _order(own, _wanted(labels, T.shape[axis]), name), axis)
     return T
 
-def _as_array(table, name) -> np.ndarray:
+def _as_array(table, name, columns=...) -> np.ndarray:
+    "A table as an array; rows with labels of their own go into the order of the columns, or else of the first of them."
+    rows = table if isinstance(table, (list, tuple)) else ()
+    owns = [_own_labels(row, name) for row in rows]
+    first = next((own for own in owns if own is not None), None)
+    if first is not None:
+        if columns is ... and any(own is None for own in owns): raise ValueError(f"{name}: needs labels at all rows or at none")
+        wanted = first if columns is ... else columns
+        table = [np.asarray(in_label_order(row, wanted, name)).tolist() for row in rows]
     try: return np.asarray(table)
     except ValueError: raise ValueError(f"{name}: needs a matrix, got rows of unequal length") from None
 
