@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from blockrr.learning import codec
-from blockrr.learning.data import digits, read_pack
+from blockrr.learning.images import digits, read_pack, write_bare_pack
 from blockrr.study import batch as B
 from blockrr.study import experiment as E
 from blockrr.study.cli import main
@@ -23,7 +22,7 @@ OPTIONS = ["--device", "cpu", "--seeds", "1", "--options", '{"epochs": 2, "width
 
 
 @pytest.fixture(scope="module")
-def pack(tmp_path_factory): return codec.write_bare_pack(tmp_path_factory.mktemp("pack") / "digits.zip", digits(), steps=20)
+def pack(tmp_path_factory): return write_bare_pack(tmp_path_factory.mktemp("pack") / "digits.zip", digits(), steps=20)
 
 
 def start(folder, pack, *extra, minutes=5):
@@ -99,7 +98,7 @@ def test_wrong_pack(tmp_path, pack, capsys, monkeypatch):
     images = data.train_images.copy()
     images[0, 0, 0] ^= 1
     from dataclasses import replace
-    forged = codec.write_bare_pack(tmp_path / "forged.zip", replace(data, train_images=images), steps=5)
+    forged = write_bare_pack(tmp_path / "forged.zip", replace(data, train_images=images), steps=5)
     changed = tmp_path / "changed.zip"
     changed.write_bytes(pack.read_bytes()[:-3000])
     text = tmp_path / "text.zip"

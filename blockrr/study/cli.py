@@ -218,8 +218,9 @@ def _merge(options):
     print(merge(options.folders, options.output), "records merged;", check_folder(options.output), "in", options.output)
 
 def _write_bare(options):
-    from blockrr.learning.codec import BARE_PACK, write_bare_pack
-    from blockrr.learning.data import data_root, dataset
+    from blockrr.learning.data import dataset
+    from blockrr.learning.images import BARE_PACK, write_bare_pack
+    from blockrr.learning.store import data_root
     return write_bare_pack(options.path or data_root(options.root) / BARE_PACK, dataset("cifar10_1", options.root, progress=True))
 
 # %% ../../nbs/study/04_cli.ipynb #4c8e21b7
@@ -237,13 +238,16 @@ def _add_pretrain(commands):
     p.add_argument("--device", help="cuda or cpu (default: a GPU where there is one)")
     p.add_argument("--dims", type=int, default=256, help="features an image, fewer if 5 MB hold no more (default: 256)")
     p.add_argument("--checkpoint", help="file for resuming (default: checkpoint.pt in the output folder, removed at the end)")
-    for name, kind in _RECIPE.items(): p.add_argument(f"--{name}", type=kind, help="see blockrr.learning.pretrain.Recipe; the default is LAPTOP without a GPU")
+    for name, kind in _RECIPE.items(): p.add_argument(f"--{name}", type=kind, help="see blockrr.learning.contrastive.PretrainRecipe; the default is LAPTOP without a GPU")
 
 def _pretrain(options):
     from dataclasses import replace
-    from blockrr.learning.data import dataset, read_pack
-    from blockrr.learning.features import _device
-    from blockrr.learning.pretrain import LAPTOP, Encoder, Recipe, descriptions, make
+    from blockrr.learning.contrastive import GPU, LAPTOP, teacher_targets
+    from blockrr.learning.data import dataset
+    from blockrr.learning.device import torch_device
+    from blockrr.learning.encoder import Encoder
+    from blockrr.learning.images import read_pack
+    from blockrr.learning.pretrain import pretrain_and_export
     if options.pack and options.name: raise ValueError("--pack and --name: need one of them")
     data = read_pack(options.pack) if options.pack else dataset(options.name or "cifar10_1")
     print(data, flush=True)
@@ -251,9 +255,11 @@ def _pretrain(options):
     place.mkdir(parents=True, exist_ok=True)
     checkpoint = Path(options.checkpoint or place / "checkpoint.pt")
     how = {} if options.encoder else dict(steps=options.steps, minutes=options.minutes or (None if options.steps else 8.), checkpoint=checkpoint, report=lambda line: print(line, flush=True))
-    recipe = replace(LAPTOP if _device(options.device).type == "cpu" else Recipe(), **{k: getattr(options, k) for k in _RECIPE if getattr(options, k) is not None})
-    if recipe.teacher and how: how["teacher"] = descriptions(data)
-    encoder = make(data.train_images, data.test_images, data.name, place, recipe, options.encoder and Encoder.load(options.encoder), options.dims, device=options.device, **how)
+    recipe = replace(LAPTOP if torch_device(options.device).type == "cpu" else GPU, **{k: getattr(options, k) for k in _RECIPE if getattr(options, k) is not None})
+    if recipe.teacher and how: how["teacher"] = teacher_targets(data)
+    known = options.encoder and Encoder.load(options.encoder)
+    encoder = pretrain_and_export(data.train_images, data.test_images, data.name, output=place, recipe=recipe, encoder=known,
+                                  dims=options.dims, device=options.device, **how)
     print(json.dumps(encoder.about, indent=1), f"wrote {place / data.name}.npz", sep="\n")
     if not options.checkpoint: checkpoint.unlink(missing_ok=True)
 
@@ -303,10 +309,14 @@ def _told(command, what, error) -> str:
     return f"blockrr {command}: " + ". ".join([what, *notes])
 
 def _data(options):
-    from blockrr.learning.data import dataset, write_pack
+    from blockrr.learning.data import dataset
+    from blockrr.learning.images import WEBP_PACK, write_pack
+    from blockrr.learning.store import data_root
     if options.action == "get": print(dataset(options.name, options.root, progress=True))
     elif options.bare: print("wrote", _write_bare(options))
-    else: print("wrote", write_pack(options.path, options.root, progress=True))
+    else:
+        path = options.path or data_root(options.root) / WEBP_PACK
+        print("wrote", write_pack(path, dataset("cifar10_1", options.root, progress=True), progress=True))
 
 def _release(options):
     d = options.domain

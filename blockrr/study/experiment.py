@@ -21,8 +21,10 @@ import hashlib, json, math, os, platform, subprocess, warnings
 
 import numpy as np
 
-from ..learning.data import CIFAR10_2, DATASETS, atomic_write, dataset, imbalanced, subset_rows, verify
-from ..learning.features import _processor
+from ..learning.data import DATASETS, dataset
+from ..learning.device import processor_name
+from ..learning.images import CIFAR10_2, imbalanced, subset_rows, verify
+from ..learning.store import atomic_write
 from ..privacy.caution import ReleaseWarning
 from ..privacy.classification import best_k
 from ..privacy.partition import check_settings, partition_by_weight
@@ -233,14 +235,14 @@ def _release_staged(spec, labels, n_classes) -> Released:
 
 def _first_stage(spec, labels, n_classes, rows, rest, seed, y, L) -> np.ndarray:
     "Release the first stage by randomized response into y and L; a model's opinion of the other rows."
-    from blockrr.learning.denoise import posterior_ridge
+    from blockrr.learning.noise_aware import fit_posterior
     from blockrr.privacy.classification import rr
     one = rr(n_classes, spec.epsilon)
     y[rows] = one.privatize(labels[rows], seed)
     L[rows] = one.transition.T[y[rows]]
     Z = _coordinates(spec.dataset)[1]
     weights = np.where(L.any(1, keepdims=True), L, 1 / n_classes)
-    return posterior_ridge(replace(Z, test=np.ascontiguousarray(Z.train[rest])), weights, rounds=0).probabilities[0]
+    return fit_posterior(replace(Z, test=np.ascontiguousarray(Z.train[rest])), weights, rounds=0).probabilities[0]
 
 # %% ../../nbs/study/00_experiment.ipynb #706228fd
 @dataclass(frozen=True)
@@ -297,7 +299,7 @@ def _trainer(name: str, recipe):
     "Images on the device, and a network with a compiled step."
     from blockrr.learning.training import Trainer
     data = _data(name)
-    return Trainer(data.train_images, data.test_images, data.n_classes, recipe)
+    return Trainer(data.train_images, data.test_images, data.n_classes, recipe=recipe)
 
 def _recipe(spec):
     "The paper's recipe for a cell, with the spec's changes; on the digits one that takes seconds."
@@ -323,7 +325,7 @@ def _learn_resnet18(name: str, specs, released) -> list:
     train, test = subset_rows(data, base) if base is not data else map(np.arange, (len(data.train_labels), len(data.test_labels)))
     for spec, recipe, r in zip(specs, recipes, released):
         trainer = _trainer(base.name, replace(recipe, epochs=1))
-        done = fit(trainer, r.labels, train[r.rows], seed_sequence(spec.seed, "training", spec.key), recipe.epochs)
+        done = fit(trainer, r.labels, train[r.rows], seed=seed_sequence(spec.seed, "training", spec.key), epochs=recipe.epochs)
         found.append((done.predictions[:, test], _training_facts(done, recipe, trainer)))
     return found
 
@@ -334,19 +336,19 @@ _DENOISERS = {"backward": (), "calibrated": (), "posterior": ("rounds", "factor"
 @lru_cache(maxsize=2)
 def _coordinates(name: str, features: str = "patches", metric: str = "views", directions: int = 2048) -> tuple:
     "A data set and its coordinates. Digits are centred and have no views."
-    from blockrr.learning.coordinates import beside, coordinates, view_noise
+    from blockrr.learning.coordinates import concatenate, coordinates, within_view_covariance
     if metric not in ("views", "plain"): raise ValueError(f"options: metric needs views or plain, got {metric!r}")
     if isinstance(directions, bool) or not isinstance(directions, int) or directions < 1: raise ValueError(f"options: directions needs an integer >= 1, got {directions!r}")
     if features == "both":
         data, other = _features(name, "pretrained")
-        return data, beside(_coordinates(name, "patches", metric, directions)[1], other, directions=directions)
+        return data, concatenate(_coordinates(name, "patches", metric, directions)[1], other, directions=directions)
     data, found = _features(name, *_kind({"features": features}))
-    noise = None if metric == "plain" or features != "patches" or name == "digits" else view_noise(_data("cifar10_1" if name == "cifar10_2" else name))
-    return data, coordinates(found, noise, directions, 2 * directions)
+    noise = None if metric == "plain" or features != "patches" or name == "digits" else within_view_covariance(_data("cifar10_1" if name == "cifar10_2" else name))
+    return data, coordinates(found, noise, directions, span=2 * directions)
 
 def _learn_denoise(learner: str, name: str, specs, released) -> list:
     "A learner that knows the mechanism: runs with the same options together."
-    from blockrr.learning import denoise
+    from blockrr.learning import noise_aware
     groups, found = {}, {}
     for i, s in enumerate(specs): groups.setdefault(s.options, []).append(i)
     for options, at in groups.items():
@@ -356,12 +358,12 @@ def _learn_denoise(learner: str, name: str, specs, released) -> list:
         data, Z = _coordinates(name, **of_images)
         chosen = [released[i] for i in at]
         if learner == "backward" and any(r.transition is None for r in chosen): raise ValueError("backward: needs one table for all rows; these have tables of their own")
-        if learner == "backward": fit = denoise.backward(Z, _grid_of(chosen, len(data.train_labels)), [r.transition for r in chosen])
+        if learner == "backward": fit = noise_aware.fit_backward(Z, _grid_of(chosen, len(data.train_labels)), [r.transition for r in chosen])
         else:
             L = np.full((len(at), len(data.train_labels), data.n_classes), 1 / data.n_classes, np.float32) # rows without a label
             for l, r in zip(L, chosen): l[r.rows] = r.likelihood
-            if learner in ("calibrated", "posterior"): fit = denoise.posterior_ridge(Z, L, **({"rounds": 0} if learner == "calibrated" else options))
-            else: fit = getattr(denoise, learner)(Z, L, **({"factors": (options["factor"],)} if options else {}))
+            if learner in ("calibrated", "posterior"): fit = noise_aware.fit_posterior(Z, L, **({"rounds": 0} if learner == "calibrated" else options))
+            else: fit = getattr(noise_aware, f"fit_{learner}")(Z, L, **({"factors": (options["factor"],)} if options else {}))
         facts = {"features": [_features(name, "pretrained")[1].key]} if of_images.get("features") in ("pretrained", "both") else {}
         found.update({i: (p, {**d, **facts}) for i, p, d in zip(at, fit.predictions, fit.details)})
     return [found[i] for i in range(len(specs))]
@@ -370,11 +372,11 @@ def _learn_denoise(learner: str, name: str, specs, released) -> list:
 @lru_cache(maxsize=2)
 def _features(name: str, kind: str = "patches") -> tuple:
     "A data set and its label-free features. CIFAR-10_2's images are among CIFAR-10_1's."
-    if kind == "pretrained": from blockrr.learning.pretrain import pretrained as features
+    if kind == "pretrained": from blockrr.learning.features import pretrained as features
     else: from blockrr.learning.features import features
     if kind == "both":
-        from blockrr.learning.pretrain import joined
-        return _data(name), joined(_features(name)[1], _features(name, "pretrained")[1])
+        from blockrr.learning.features import concatenate_features
+        return _data(name), concatenate_features(_features(name)[1], _features(name, "pretrained")[1])
     data = _data(name)
     return data, features(data, base=_data("cifar10_1") if name == "cifar10_2" else None)
 
@@ -469,7 +471,7 @@ def provenance(
     threads = {k: os.environ[k] for k in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS") if k in os.environ}
     return {"commit": _git("rev-parse", "HEAD"), "dirty": bool(_git("status", "--porcelain", "--", "blockrr", "nbs", "workflow")),
             "data_sha256": data, "versions": {"python": platform.python_version(), **{p: installed(p) for p in _PACKAGES}},
-            "device": f"{_processor()}, {os.cpu_count()} cores", "system": platform.system(), "threads": threads,
+            "device": f"{processor_name()}, {os.cpu_count()} cores", "system": platform.system(), "threads": threads,
             "wall_seconds": round(seconds, 2), "finished": datetime.now(timezone.utc).isoformat(timespec="seconds")}
 
 def _git(*args):

@@ -20,7 +20,7 @@ import hashlib, json, math, warnings
 
 import numpy as np
 
-from ..learning.data import atomic_write
+from ..learning.store import atomic_write
 from ..learning.tabular import TABLES, TabularData, tabular
 from ..privacy import regression as numeric
 from ..privacy.bins import ValueMechanism

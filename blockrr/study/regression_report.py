@@ -11,7 +11,7 @@ import json, math
 
 import numpy as np
 
-from ..learning.data import atomic_write
+from ..learning.store import atomic_write
 from .regression import BIASED, REFERENCES, REGRESSION_MECHANISMS, UNBIASED, load_regression
 
 # %% ../../nbs/study/07_regression_report.ipynb #0a58103c

@@ -16,7 +16,7 @@ import pandas as pd
 import matplotlib.pyplot as plt
 from IPython.display import HTML, Markdown
 from scipy import stats
-from ..learning.data import atomic_write
+from ..learning.store import atomic_write
 from . import paper
 
 # %% ../../nbs/study/02_report.ipynb #236918ec
