@@ -145,6 +145,7 @@ def warn_unless_fits(
 # %% ../../nbs/learning/09_likelihood.ipynb #85b115d8
 def _output_columns(labels, mechanism) -> np.ndarray:
     "The columns that labels of a mechanism's domain stand for; -1: none was released, n_outputs: it never is."
+    released = label_columns(mechanism, "transition") # refuses numbers that are no labels
     a = np.asarray(labels)
     domain = mechanism.labels
     numbers = a.dtype.kind == "i" and np.asarray(domain).dtype.kind in "iu" # then -1 is a mark, unless it is a label
@@ -152,7 +153,7 @@ def _output_columns(labels, mechanism) -> np.ndarray:
     known = np.where(gone, domain[0], a) if gone.any() else labels
     codes = mechanism._domain.encode(known)
     columns = np.full(len(domain), len(mechanism.outputs))
-    columns[label_columns(mechanism, "transition")] = np.arange(len(mechanism.outputs))
+    columns[released] = np.arange(len(mechanism.outputs))
     return np.where(gone, -1, columns[codes])
 
 def _of_release(out) -> np.ndarray:
