@@ -229,3 +229,80 @@ def test_24_disjoint_parts_cost_their_maximum(tmp_path):
     assert math.isclose(ledger.account("d").left, 0.25)
     done = command("ledger", "ledger.db", "--json", folder=tmp_path)
     assert done.returncode == 0 and json.loads(done.stdout)
+
+
+def test_a_decimal_columns_width_is_the_domains():
+    domain = [Decimal("1"), Decimal("2.5"), Decimal("300")]
+    columns = [pa.array([Decimal(v) for v in c]) for c in (["1", "1"], ["1", "2.5"], ["1", "300"])]
+    assert len({c.type for c in columns}) == 3  # Arrow makes each as wide as its numbers
+    assert {br.release(c, 0.1, domain, "rr").labels.type for c in columns} == {pa.decimal128(4, 1)}
+    assert br.release(columns[0].cast(pa.decimal128(10, 2)), 0.1, domain, "rr").labels.type == pa.decimal128(10, 2)
+
+
+def test_a_tensor_without_data_is_no_column():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match="^labels: cannot read"):
+        br.rr(2, 1.0).privatize(torch.empty(3, device="meta"))
+
+
+def test_the_two_kinds_of_text_in_pandas_stay_apart():
+    mechanism = br.rr(DOMAIN, 1.0)  # what is kept with the domain must not go by the name, which both share
+    for storage in ("python", "pyarrow"):
+        column = pd.Series(["never", "once"], dtype=pd.StringDtype(storage))
+        assert mechanism.privatize(column).dtype.storage == storage
+
+
+@pytest.mark.parametrize("kind", [np.asarray, pd.Series, pa.array, lambda z: pd.Series(z, dtype="Int64")])
+def test_a_large_domain_is_not_walked_again(kind):
+    mechanism = br.rr(1 << 20, 1.0)
+    column = kind(np.arange(1000))
+    mechanism.privatize(column)
+    domain, values = mechanism._domain, mechanism._domain.values
+    object.__setattr__(domain, "values", _Unread())
+    try:
+        again = domain.decode(domain.encode(column), like=column)
+    finally:
+        object.__setattr__(domain, "values", values)
+    assert list(again) == list(column)
+
+
+class _Unread:
+    "The values of a domain, of which nothing but their number may be asked."
+
+    def __len__(self):
+        return 1 << 20
+
+
+def test_a_constant_column_is_not_called_the_true_one():
+    with pytest.warns(br.ReleaseWarning) as found:
+        br.release(np.zeros(1000, int), 1e-9, 4, "rr_with_prior", prior=[1, 0, 0, 0])
+    assert ["CONSTANT" in str(w.message) for w in found] == [True]
+
+
+def test_groups_are_warned_of_before_the_debit(tmp_path):
+    account = dict(ledger=tmp_path / "ledger.db", dataset_id="d", budget=1)
+    constant, open_ = br.rr_with_prior([1, 0, 0], 0.5, k=1), br.rr(3, 40.0)
+    with pytest.warns(br.ReleaseWarning, match="CONSTANT"):
+        st.release_in_groups([0, 1] * 50, np.zeros(100, int), [constant], 1.0)
+    with pytest.warns(br.ReleaseWarning, match="practically the true one"):
+        st.release_in_groups([0, 1] * 50, np.zeros(100, int), [open_], 40.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        st.release_in_groups([0, 1] * 50, [0, 1] * 50, [constant, br.rr(3, 0.5)], 1.0)
+        with pytest.raises(br.ReleaseWarning):
+            st.release_in_groups([0, 1] * 50, np.zeros(100, int), [constant], 1.0, **account)
+    with pytest.raises(ValueError, match="d"):
+        br.Ledger(tmp_path / "ledger.db").account("d")
+
+
+@pytest.mark.parametrize("amount", ["0.1", Decimal("0.1"), Fraction(1, 10), 0.1])
+def test_stages_take_exact_amounts(tmp_path, amount):
+    account = dict(ledger=tmp_path / "ledger.db", dataset_id="d", budget="0.2")
+    st.two_stage(np.arange(400) % 4, amount, 4, **account)
+    st.release_in_groups([0, 1] * 50, np.zeros(100, int), [br.rr(2, 0.1)], amount, **account)
+    assert br.Ledger(tmp_path / "ledger.db").account("d").left == 0
+
+
+def test_one_mechanism_is_no_list_of_them():
+    with pytest.raises(TypeError, match="^mechanisms: needs a list"):
+        st.release_in_groups([0, 1] * 5, np.zeros(10, int), br.rr(2, 1.0), 1.0)

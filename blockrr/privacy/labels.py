@@ -8,6 +8,7 @@ __all__ = ['Domain', 'floats_like']
 # %% ../../nbs/privacy/00_labels.ipynb #6d6a9571
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import repeat
 from numbers import Integral
 import re
@@ -35,6 +36,7 @@ def _domain_values(labels) -> tuple:
     if isinstance(labels, Integral) and not isinstance(labels, (bool, np.bool_)):
         _check_length(int(labels))
         values = tuple(range(int(labels)))
+        if len(values) >= 2: return values # of these nothing else can be wrong
     elif isinstance(labels, (str, bytes, set, frozenset, dict)) or not hasattr(labels, "__iter__"):
         raise TypeError(f"domain: needs an integer K or an ordered sequence of labels, got {type(labels).__name__}")
     else: values = tuple(v.item() if isinstance(v, np.generic) and v.dtype.kind not in "mM" else v for v in labels)
@@ -146,8 +148,10 @@ class Domain:
     values: tuple # the labels in their order; an int K means 0 .. K-1
 
     def __post_init__(self):
-        object.__setattr__(self, "values", _domain_values(self.values))
-        object.__setattr__(self, "_counting", _is_counting(self.values))
+        given, values = self.values, _domain_values(self.values)
+        known = given._counting if isinstance(given, Domain) else isinstance(given, Integral) or None
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "_counting", _is_counting(values) if known is None else known)
 
     def __len__(self): return len(self.values)
     def __getstate__(self): return {k: v for k, v in self.__dict__.items() if k != "_memo"} # a pickle stays small
@@ -245,6 +249,7 @@ def _held(domain, dtype):
     "The domain as an array of a NumPy dtype of numbers; None where a label would not come back as it is."
     def make():
         info = np.iinfo(dtype) if dtype.kind in "iu" else None
+        if info and domain._counting: return np.arange(len(domain)).astype(dtype) if len(domain) - 1 <= info.max else None
         try:
             if info and not info.min <= min(domain.values) <= max(domain.values) <= info.max: return None
             with np.errstate(all="ignore"): array = _objects(domain).astype(dtype)
@@ -269,6 +274,7 @@ class _Facts(NamedTuple):
 def _facts(domain):
     "The facts about a domain of numbers; None for any other domain."
     def make():
+        if domain._counting: return _Facts(False, False, False, True, False)
         if not all(isinstance(v, (int, float)) for v in domain.values): return None
         truths = sum(isinstance(v, bool) for v in domain.values)
         whole = [v for v in domain.values if isinstance(v, int) or v.is_integer()]
@@ -297,7 +303,7 @@ def _number_table(domain, dtype):
     "The domain as an array of the NumPy dtype that numbers get back which came as `dtype`; None where there is none."
     def make():
         names = _number_types(domain, dtype.name, shrinks=True)
-        if names and not _facts(domain).fraction and np.asarray(domain.values).dtype.kind == "f": names.insert(0, "float64") # as 0 and 2**63 are to NumPy
+        if names and not domain._counting and not _facts(domain).fraction and np.asarray(domain.values).dtype.kind == "f": names.insert(0, "float64") # as 0 and 2**63 are to NumPy
         tables = (_held(domain, np.dtype(n).newbyteorder(dtype.byteorder)) for n in names)
         return next((t for t in tables if t is not None), None)
     return domain._once(("table", dtype.kind, dtype.itemsize, dtype.byteorder), make) # not by dtype, which may carry metadata
@@ -318,6 +324,10 @@ def _listed(column) -> list: return column.tolist() if hasattr(column, "tolist")
 
 def _whole(domain, types, make, take, what, dtype):
     "A column of the whole domain, of the first type that gives every label back when taken; TypeError where none does."
+    own = getattr(dtype, "ordered", None) if hasattr(dtype, "categories") else repr(dtype) # of categories nothing is kept
+    return domain._once((what, type(dtype), own), lambda: _tried(domain, types, make, take, what, dtype))
+
+def _tried(domain, types, make, take, what, dtype):
     for type_ in types:
         try:
             column = make(type_)
@@ -424,10 +434,23 @@ def _polars_writer(domain, native):
     return lambda codes, rows: cls(name, _taken(domain, table, codes), dtype=whole.dtype)
 
 # %% ../../nbs/privacy/00_labels.ipynb #6a0b8dc5
+def _wide_decimal(domain, dtype):
+    "A type of decimals wide enough for the domain: Arrow makes them as wide as the numbers that occur."
+    try:
+        numbers = [Decimal(v).as_tuple() for v in domain.values]
+        scale = max(dtype.scale, *(-t.exponent for t in numbers))
+        whole = max(dtype.precision - dtype.scale, *(len(t.digits) + t.exponent for t in numbers))
+        wide = next(n for n in ("decimal32", "decimal64", "decimal128", "decimal256") if int(n[7:]) >= dtype.bit_width
+                    and whole + scale <= _DECIMAL_DIGITS[n])
+        return getattr(sys.modules["pyarrow"], wide)(whole + scale, scale)
+    except (TypeError, ValueError, ArithmeticError, StopIteration): return dtype # no domain of decimals
+
+_DECIMAL_DIGITS = {"decimal32": 9, "decimal64": 18, "decimal128": 38, "decimal256": 76}
+
 def _arrow_types(domain, dtype):
     "The types to try for an Arrow column that is no dictionary, best first."
     pa = sys.modules["pyarrow"]
-    yield dtype
+    yield _wide_decimal(domain, dtype) if pa.types.is_decimal(dtype) else dtype
     if pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_boolean(dtype):
         name = np.dtype(dtype.to_pandas_dtype()).name
         for other in _number_types(domain, name)[1:]: yield pa.from_numpy_dtype(other)
@@ -470,8 +493,8 @@ def _arrow_room(domain, dtype) -> int:
     if pa.types.is_run_end_encoded(dtype):
         return min(np.iinfo(str(dtype.run_end_type)).max, _arrow_room(domain, dtype.value_type))
     if not (pa.types.is_string(dtype) or pa.types.is_binary(dtype)): return sys.maxsize
-    longest = max(len(v.encode() if isinstance(v, str) else v) for v in domain.values)
-    return _ARROW_BYTES // max(longest, 1)
+    def longest(): return max(len(v.encode() if isinstance(v, str) else v) for v in domain.values)
+    return _ARROW_BYTES // max(domain._once("longest", longest), 1)
 
 def _arrow_chunks(whole, codes, room):
     "Labels as a chunked array, cut where one array might not hold them."

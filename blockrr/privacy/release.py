@@ -195,7 +195,7 @@ def _changed(mechanism, prior) -> float:
 def _warn_of(mechanism, prior, n_rows):
     "Warn of labels that are never released, and where practically no label changes."
     warn_of_dropped(len(mechanism.outputs), len(mechanism.labels), mechanism.name)
-    warn_of_no_change(_changed(mechanism, prior), n_rows, len(mechanism.labels), mechanism.epsilon)
+    if len(mechanism.outputs) > 1: warn_of_no_change(_changed(mechanism, prior), n_rows, len(mechanism.labels), mechanism.epsilon)
 
 # %% ../../nbs/privacy/06_release.ipynb #320f5899
 @says_what_is_spent

@@ -129,7 +129,8 @@ def certify_groups(
 
 def _pure(mechanisms) -> tuple:
     "Mechanisms whose certificates are of epsilon alone, or an error that names the first other one."
-    mechanisms = tuple(mechanisms)
+    try: mechanisms = tuple(mechanisms)
+    except TypeError: raise TypeError(f"mechanisms: needs a list of them, got {type(mechanisms).__name__}") from None
     if not mechanisms: raise TypeError("mechanisms: needs at least one Mechanism")
     for i, m in enumerate(mechanisms):
         if not hasattr(m, "certify"): raise TypeError(f"mechanisms: needs a Mechanism at place {i}, got {type(m).__name__}")
