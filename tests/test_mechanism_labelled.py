@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import blockrr as br
-from blockrr.learning import data
+from blockrr.learning import images
 from blockrr.privacy import advise, audit, bins, comparators, mechanism, optimal, partition, regression, stages
 
 DOMAIN = ["never", "once", "often"]
@@ -241,14 +241,14 @@ def test_a_named_tuple_goes_by_its_names():
 
 def test_counts_of_images_go_by_their_classes():
     labels = np.repeat([0, 1, 2], 5)
-    wanted = data.first_rows(labels, [2, 3, 1])
-    assert same(data.first_rows(labels, pd.Series([1, 2, 3], index=[2, 0, 1])), wanted)
-    assert same(data.first_rows(labels, {2: 1, 0: 2, 1: 3}), wanted)
+    wanted = images.first_rows(labels, [2, 3, 1])
+    assert same(images.first_rows(labels, pd.Series([1, 2, 3], index=[2, 0, 1])), wanted)
+    assert same(images.first_rows(labels, {2: 1, 0: 2, 1: 3}), wanted)
     with pytest.raises(ValueError, match="counts: needs each of the labels 0 .. 2 once"):
-        data.first_rows(labels, pd.Series([1, 2, 3], index=["a", "b", "c"]))
-    digits = data.digits()
+        images.first_rows(labels, pd.Series([1, 2, 3], index=["a", "b", "c"]))
+    digits = images.digits()
     few = pd.Series(range(10, 20), index=range(9, -1, -1))
-    chosen = data.imbalanced(digits, few, few // 10)
+    chosen = images.imbalanced(digits, few, few // 10)
     assert np.bincount(chosen.train_labels).tolist() == list(range(19, 9, -1))
     assert np.bincount(chosen.test_labels).tolist() == [1] * 10
 

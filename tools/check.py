@@ -26,7 +26,7 @@ def notebooks() -> tuple:
     names = [p for p in map(Path, nbglob(ROOT / "nbs")) if not left_out(p)]
     done = run(str(Path(sys.executable).parent / "nbdev_test"), "--n_workers", "2", "--do_print")
     if done.returncode == 0: return len(names), 0
-    listed = done.stdout.rpartition("failed on the following notebooks:")[2]
+    listed = done.stdout.rpartition("Failed On The Following Notebooks:")[2]
     failed = len(set(re.findall(r"(\S+\.ipynb)$", listed, re.M))) or 1
     return len(names) - failed, failed
 

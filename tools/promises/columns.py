@@ -188,7 +188,7 @@ FOREIGN = {
 }
 # what a mechanism for numbers may take, as it moves every number into its range
 NUMBERS = {"long double", "unknown in a tensor", "range", "numbers for labels", "largest number", "fractions",
-           "booleans", "unknown in a dictionary", "unknown in a category", "polars objects"}
+           "booleans", "unknown in a dictionary", "unknown in a category", "polars objects", "bfloat16 tensor"}
 
 
 # what is said
