@@ -1,4 +1,5 @@
 """Batches with real processes: races, kill -9, merging; what is refused, and how."""
+
 import errno
 import json
 import math
@@ -22,23 +23,51 @@ OPTIONS = ["--device", "cpu", "--seeds", "1", "--options", '{"epochs": 2, "width
 
 
 @pytest.fixture(scope="module")
-def pack(tmp_path_factory): return write_bare_pack(tmp_path_factory.mktemp("pack") / "digits.zip", digits(), steps=20)
+def pack(tmp_path_factory):
+    return write_bare_pack(tmp_path_factory.mktemp("pack") / "digits.zip", digits(), steps=20)
 
 
 def start(folder, pack, *extra, minutes=5):
-    command = [sys.executable, "-m", "blockrr", "gpu-batch", "--minutes", str(minutes), "--output", str(folder), "--pack", str(pack), *OPTIONS, *extra]
-    return subprocess.Popen(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    command = [
+        sys.executable,
+        "-m",
+        "blockrr",
+        "gpu-batch",
+        "--minutes",
+        str(minutes),
+        "--output",
+        str(folder),
+        "--pack",
+        str(pack),
+        *OPTIONS,
+        *extra,
+    ]
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
 
 
-def trained(output): return [line.partition(":")[0] for line in output.splitlines() if " seed " in line]
+def trained(output):
+    return [line.partition(":")[0] for line in output.splitlines() if " seed " in line]
 
 
 def test_priority():
     "The stated order, written down independently."
-    want = [(seed, data, e, m) for seed in range(10) for data in ("cifar10_1", "cifar10_2")
-            for e in (1, math.inf, .6, 2, 4, .8, 3, 6, 8) for m in ("rr", "block_rr", "rr_with_prior")]
+    want = [
+        (seed, data, e, m)
+        for seed in range(10)
+        for data in ("cifar10_1", "cifar10_2")
+        for e in (1, math.inf, 0.6, 2, 4, 0.8, 3, 6, 8)
+        for m in ("rr", "block_rr", "rr_with_prior")
+    ]
     assert [(s.seed, s.dataset, s.epsilon, s.mechanism) for s in B.order()] == want
-    assert all(s.learner == "resnet18" and s.options == () and s.prior_fraction == .01 for s in B.order())
+    assert all(s.learner == "resnet18" and s.options == () and s.prior_fraction == 0.01 for s in B.order())
 
 
 def test_race_kill_resume(tmp_path, pack):
@@ -46,7 +75,8 @@ def test_race_kill_resume(tmp_path, pack):
     folder = tmp_path / "a batch"
     victim, other = (start(folder, pack) for _ in range(2))
     end = time.monotonic() + 240
-    while len(list(folder.glob("records/*.json"))) < 4 and time.monotonic() < end: time.sleep(.02)
+    while len(list(folder.glob("records/*.json"))) < 4 and time.monotonic() < end:
+        time.sleep(0.02)
     os.killpg(victim.pid, signal.SIGKILL)
     kept = {p: p.read_bytes() for p in folder.glob("records/*.json") if not p.name.startswith(".")}
     first, second = trained(victim.communicate()[0]), other.communicate(timeout=300)[0]
@@ -57,14 +87,17 @@ def test_race_kill_resume(tmp_path, pack):
     last = again.communicate(timeout=300)[0]
     assert again.returncode == 0 and "0 left: complete" in last, last
     lines = first + trained(second) + trained(last)
-    assert len(set(lines)) == len(lines) and 27 - 1 <= len(lines) <= 27, "more than the training in flight was lost"  # a record may be there whose line was not printed
+    assert len(set(lines)) == len(lines) and 27 - 1 <= len(lines) <= 27, (
+        "more than the training in flight was lost"
+    )  # a record may be there whose line was not printed
     assert B.check_folder(folder) == 27 and {p: p.read_bytes() for p in kept} == kept
     assert "0 trainings done, 0 left: complete" in start(folder, pack).communicate(timeout=300)[0]
 
 
 def test_executed_notebook(tmp_path, pack):
-    if not B.find_spec("papermill"): pytest.skip("papermill is not installed")
-    specs = B.order(["digits"], 1, [8.], learner="probe", prior_fraction=.1)
+    if not B.find_spec("papermill"):
+        pytest.skip("papermill is not installed")
+    specs = B.order(["digits"], 1, [8.0], learner="probe", prior_fraction=0.1)
     B.run_cells(specs, tmp_path)
     content = json.loads(B.show_batch(tmp_path, ROOT).read_text())
     assert "papermill" in content["metadata"] and "3 trainings of 3 cells" in json.dumps(content)
@@ -72,12 +105,14 @@ def test_executed_notebook(tmp_path, pack):
 
 
 def refused(capsys, *arguments):
-    with pytest.raises(SystemExit) as stop: main([*arguments])
+    with pytest.raises(SystemExit) as stop:
+        main([*arguments])
     return str(stop.value)
 
 
 def test_no_cuda(tmp_path, pack, capsys, monkeypatch):
     import torch
+
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setenv("BLOCKRR_DEVICE", "")
     monkeypatch.setattr(B, "visible_gpus", lambda: [])
@@ -85,10 +120,23 @@ def test_no_cuda(tmp_path, pack, capsys, monkeypatch):
     assert "no CUDA device" in said and "cpu" in said
 
 
-@pytest.mark.parametrize("name, value", [("minutes", "nan"), ("minutes", "0"), ("minutes", "-1"), ("seeds", "0"), ("seeds", "-1")])
+@pytest.mark.parametrize(
+    "name, value", [("minutes", "nan"), ("minutes", "0"), ("minutes", "-1"), ("seeds", "0"), ("seeds", "-1")]
+)
 def test_senseless_limits(tmp_path, pack, capsys, name, value):
     "Named before anything is made."
-    said = refused(capsys, "gpu-batch", "--minutes=1", f"--{name}={value}", "--device", "cpu", "--output", str(tmp_path / "out"), "--pack", str(pack))
+    said = refused(
+        capsys,
+        "gpu-batch",
+        "--minutes=1",
+        f"--{name}={value}",
+        "--device",
+        "cpu",
+        "--output",
+        str(tmp_path / "out"),
+        "--pack",
+        str(pack),
+    )
     assert f"{name}: needs" in said and value in said and not (tmp_path / "out").exists()
 
 
@@ -98,14 +146,31 @@ def test_wrong_pack(tmp_path, pack, capsys, monkeypatch):
     images = data.train_images.copy()
     images[0, 0, 0] ^= 1
     from dataclasses import replace
+
     forged = write_bare_pack(tmp_path / "forged.zip", replace(data, train_images=images), steps=5)
     changed = tmp_path / "changed.zip"
     changed.write_bytes(pack.read_bytes()[:-3000])
     text = tmp_path / "text.zip"
     text.write_text("no zip")
     monkeypatch.setenv("BLOCKRR_DEVICE", "cpu")
-    for path, word in ((forged, "expected"), (changed, "no readable pack"), (text, "no readable pack"), (tmp_path / "absent.zip", "absent.zip")):
-        said = refused(capsys, "gpu-batch", "--minutes", "1", "--device", "cpu", "--output", str(tmp_path / "out"), "--pack", str(path))
+    for path, word in (
+        (forged, "expected"),
+        (changed, "no readable pack"),
+        (text, "no readable pack"),
+        (tmp_path / "absent.zip", "absent.zip"),
+    ):
+        said = refused(
+            capsys,
+            "gpu-batch",
+            "--minutes",
+            "1",
+            "--device",
+            "cpu",
+            "--output",
+            str(tmp_path / "out"),
+            "--pack",
+            str(path),
+        )
         assert word in said
     assert not list(tmp_path.glob("out/records/*"))
     assert read_pack(pack).sha256 == data.sha256
@@ -116,24 +181,31 @@ def test_other_schema(tmp_path, pack, capsys):
     path = tmp_path / "records" / "old.json"
     path.parent.mkdir()
     path.write_text('{"schema": 0, "records": []}')
-    said = refused(capsys, "gpu-batch", "--minutes", "1", "--device", "cpu", "--output", str(tmp_path), "--pack", str(pack))
+    said = refused(
+        capsys, "gpu-batch", "--minutes", "1", "--device", "cpu", "--output", str(tmp_path), "--pack", str(pack)
+    )
     assert str(path) in said and "schema 0, not 1" in said and path.read_text() == '{"schema": 0, "records": []}'
 
 
 def test_full_disk(tmp_path, capsys, monkeypatch):
     "No room: nothing is started. Room that vanishes in mid-training: the record is printed, earlier ones stay."
-    specs = B.order(["digits"], 1, [8.], learner="probe", prior_fraction=.1)
+    specs = B.order(["digits"], 1, [8.0], learner="probe", prior_fraction=0.1)
     B.run_cells(specs[:1], tmp_path)
     usage = shutil.disk_usage(tmp_path)
     with monkeypatch.context() as m:
         m.setattr(B.shutil, "disk_usage", lambda _: usage._replace(free=1000))
         m.setattr(B, "run", lambda _: pytest.fail("something was started"))
-        with pytest.raises(OSError, match="nothing is lost"): B.run_cells(specs, tmp_path)
-    def full(*_): raise OSError(errno.ENOSPC, "No space left on device")
+        with pytest.raises(OSError, match="nothing is lost"):
+            B.run_cells(specs, tmp_path)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     with monkeypatch.context() as m:
         m.setattr(B, "save", full)
         capsys.readouterr()
-        with pytest.raises(OSError, match="No space left.*printed above.*Earlier records are safe"): B.run_cells(specs, tmp_path)
+        with pytest.raises(OSError, match="No space left.*printed above.*Earlier records are safe"):
+            B.run_cells(specs, tmp_path)
     [line] = [l for l in capsys.readouterr().out.splitlines() if l.startswith("{")]
     assert B.check_folder(tmp_path) == 1
     B.cell_file(tmp_path, specs[1]).write_text(line)
@@ -141,7 +213,7 @@ def test_full_disk(tmp_path, capsys, monkeypatch):
 
 
 def test_merge(tmp_path, capsys):
-    specs = B.order(["digits"], 1, [1., 8.], learner="probe", prior_fraction=.1)
+    specs = B.order(["digits"], 1, [1.0, 8.0], learner="probe", prior_fraction=0.1)
     a, b, c = tmp_path / "a", tmp_path / "b", tmp_path / "c"
     B.run_cells(specs[:4], a)
     B.run_cells(specs[2:], b)
@@ -153,7 +225,12 @@ def test_merge(tmp_path, capsys):
     content["records"][0]["accuracy"] = 12.5
     bad.write_text(json.dumps(content))
     said = refused(capsys, "merge", str(a), str(b), "--output", str(tmp_path / "d"))
-    assert "contradict" in said and str(bad) in said and str(B.cell_file(a, specs[2])) in said and not (tmp_path / "d").exists()
+    assert (
+        "contradict" in said
+        and str(bad) in said
+        and str(B.cell_file(a, specs[2])) in said
+        and not (tmp_path / "d").exists()
+    )
     bad.write_text("{")
     assert str(bad) in refused(capsys, "merge", str(a), str(b), "--output", str(tmp_path / "d"))
 
@@ -161,8 +238,14 @@ def test_merge(tmp_path, capsys):
 def test_two_workers_take_two_gpus(tmp_path):
     "Real processes on a machine that claims two GPUs; a third gets none."
     code = "import sys, time; from blockrr.study.batch import one_gpu\nwith one_gpu(sys.argv[1], 0) as g: print(g, flush=True); sys.stdin.read()"
-    hold = lambda: subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env={**os.environ, "CUDA_VISIBLE_DEVICES": "0,1"},
-                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    hold = lambda: subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "0,1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     first = hold()
     assert first.stdout.readline() == "0\n"
     second, third = hold(), None
@@ -173,14 +256,35 @@ def test_two_workers_take_two_gpus(tmp_path):
     first.wait()
     fourth = hold()
     assert fourth.stdout.readline() == "0\n"  # the killed one's lock is gone
-    for p in (second, fourth): p.communicate("")
+    for p in (second, fourth):
+        p.communicate("")
 
 
 @pytest.mark.skipif(not B.find_spec("snakemake"), reason="Snakemake needs Python 3.11")
 def test_gpu_profile():
     "18 slices of 30 trainings, each asking for one GPU; no label-free stage."
-    done = subprocess.run([sys.executable, "-m", "snakemake", "-s", "workflow/Snakefile", "--configfile", "workflow/profiles/gpu.yaml", "--config", "output=\"runs/none\"",
-                           "--cores", "2", "--resources", "gpu=2", "--dry-run", "--nolock"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "snakemake",
+            "-s",
+            "workflow/Snakefile",
+            "--configfile",
+            "workflow/profiles/gpu.yaml",
+            "--config",
+            'output="runs/none"',
+            "--cores",
+            "2",
+            "--resources",
+            "gpu=2",
+            "--dry-run",
+            "--nolock",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     text = done.stdout + done.stderr
     assert text.count("rule slice:") == 18 and text.count("gpu=1") == 18 and "rule features" not in text

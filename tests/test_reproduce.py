@@ -1,4 +1,5 @@
 """`blockrr reproduce` killed in the middle: it resumes, loses nothing that was finished, and gives the same records."""
+
 import json
 import os
 import signal
@@ -14,15 +15,19 @@ ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.skipif(not find_spec("snakemake"), reason="Snakemake needs Python 3.11")
 
 
-def command(output): return [str(Path(sys.executable).parent / "blockrr"), "reproduce", "--profile", "smoke", "--output", str(output)]
+def command(output):
+    return [str(Path(sys.executable).parent / "blockrr"), "reproduce", "--profile", "smoke", "--output", str(output)]
 
 
-def environment(folder): return {**os.environ, "BLOCKRR_CACHE": str(folder / "cache"), "MPLBACKEND": "agg"}
+def environment(folder):
+    return {**os.environ, "BLOCKRR_CACHE": str(folder / "cache"), "MPLBACKEND": "agg"}
 
 
 def records(output):
     "File name -> records as text, provenance left out."
-    return {p.name: json.dumps(json.loads(p.read_text())["records"]) for p in sorted((output / "records").glob("*.json"))}
+    return {
+        p.name: json.dumps(json.loads(p.read_text())["records"]) for p in sorted((output / "records").glob("*.json"))
+    }
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +56,16 @@ def test_second_run_does_nothing(whole):
 
 def test_killed_and_resumed(whole, tmp_path):
     out = tmp_path / "é ü [1] #x, 'y' 50% ~ $HOME"
-    process = subprocess.Popen(command(out), env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        command(out),
+        env=environment(tmp_path),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     deadline = time.monotonic() + 300
-    while not list(out.glob("records/*.json")) and time.monotonic() < deadline: time.sleep(.05)
+    while not list(out.glob("records/*.json")) and time.monotonic() < deadline:
+        time.sleep(0.05)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     kept = records(out)  # every file that is there is complete
@@ -68,12 +80,29 @@ def test_killed_and_resumed(whole, tmp_path):
     assert len(unfinished) <= 2  # what a killed writer leaves is never read as a record
 
 
-@pytest.mark.parametrize("name", ["é ü [1] #x", "1e5", "null", "-x", "~", "#", "%41", "[a, b]", "key: value", "runs/smoke", "'q' $HOME `x` *?&;!", "a=b,c"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "é ü [1] #x",
+        "1e5",
+        "null",
+        "-x",
+        "~",
+        "#",
+        "%41",
+        "[a, b]",
+        "key: value",
+        "runs/smoke",
+        "'q' $HOME `x` *?&;!",
+        "a=b,c",
+    ],
+)
 def test_a_folder_goes_literally_through_the_command_line(name):
     "Snakemake reads the name as YAML, and passes what it has read to a Snakemake for every job, which reads it again."
     from urllib.parse import unquote
     from snakemake.cli import parse_config
     from blockrr.study.cli import _escaped
+
     once = parse_config([f"output={_escaped(name)}"])["output"]
     assert unquote(str(parse_config([f"output={once}"])["output"])) == name
 
@@ -87,26 +116,42 @@ def test_a_broken_record_is_made_anew(whole):
 
 def test_a_killed_driver_leaves_the_lock_to_its_snakemake(tmp_path):
     out = tmp_path / "out"
-    process = subprocess.Popen(command(out), env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        command(out),
+        env=environment(tmp_path),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         deadline = time.monotonic() + 120
-        while not (out / "logs").exists() and time.monotonic() < deadline: time.sleep(.05)
+        while not (out / "logs").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         done = subprocess.run(command(out), env=environment(tmp_path), capture_output=True, text=True, timeout=60)
         assert done.returncode and "another run is writing" in done.stderr
-    finally: os.killpg(process.pid, signal.SIGKILL)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_a_terminated_driver_ends_its_snakemake(tmp_path):
     out = tmp_path / "out"
-    process = subprocess.Popen(command(out), env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        command(out),
+        env=environment(tmp_path),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     deadline = time.monotonic() + 120
-    while not (out / "logs").exists() and time.monotonic() < deadline: time.sleep(.05)
+    while not (out / "logs").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
     process.terminate()
     assert process.wait(timeout=120)
     fcntl = pytest.importorskip("fcntl")
-    with open(out / ".lock", "w") as f: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)  # free again
+    with open(out / ".lock", "w") as f:
+        fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)  # free again
 
 
 def test_two_drivers_do_not_share_a_folder(tmp_path):

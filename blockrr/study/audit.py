@@ -15,31 +15,57 @@ import numpy as np
 import pandas as pd
 from ..privacy.partition import partition_by_weight
 from . import paper
-from .claims import (CLAIMS, Claim, _BOTH, _TIGHT, _TO_3, _TWO, _above, _alike,
-                                  _ask, _classes, _compare, _decide, _judge, _theirs, _View)
+from blockrr.study.claims import (
+    CLAIMS,
+    Claim,
+    _BOTH,
+    _TIGHT,
+    _TO_3,
+    _TWO,
+    _above,
+    _alike,
+    _ask,
+    _classes,
+    _compare,
+    _decide,
+    _judge,
+    _theirs,
+    _View,
+)
 from .report import Cell, _epsilon, _signed
 
 # %% ../../nbs/study/05_audit.ipynb #c8207997
 class Kind(NamedTuple):
     "A kind of comparison."
+
     tolerance: float  # the largest difference that is no finding
     meaning: str  # what is compared
 
-KINDS = MappingProxyType({
-    "overall from classes": Kind(0.01, "overall accuracy; the count-weighted mean of its per-class row"),
-    "average from classes": Kind(0.01, "average over the classes; the plain mean of its per-class row"),
-    "impossible entry": Kind(0, "largest entry of a per-class row; the same, at most 100"),
-    "copy of the other data set": Kind(2, "entries of a per-class row that equal the same cell of CIFAR-10₁; none expected"),
-    "copy within the table": Kind(2, "entries of a per-class row that equal the most similar row at a larger ε; none expected"),
-    "copied average": Kind(0, "1 if an average equals that of CIFAR-10₁; 0 expected"),
-    "ablation, mean": Kind(0, "overall accuracy; the same setting in the ablation"),
-    "ablation, deviation": Kind(0, "standard deviation; the same setting in the ablation"),
-    "best mark": Kind(0, "the number in bold; the largest of its row"),
-    "second mark": Kind(0, "the underlined number; the second largest of its row"),
-    "chosen l": Kind(0, "l in the settings; the best l of the ablation"),
-    "empty minority": Kind(0, "minority labels where l is printed as --; those of the printed σ, for the true counts"),
-    "quoted number": Kind(0, "a number in the text; the same in its table"),
-    "quoted difference": Kind(0.05, "a difference in the text, with one decimal; the same from the table")})
+
+KINDS = MappingProxyType(
+    {
+        "overall from classes": Kind(0.01, "overall accuracy; the count-weighted mean of its per-class row"),
+        "average from classes": Kind(0.01, "average over the classes; the plain mean of its per-class row"),
+        "impossible entry": Kind(0, "largest entry of a per-class row; the same, at most 100"),
+        "copy of the other data set": Kind(
+            2, "entries of a per-class row that equal the same cell of CIFAR-10₁; none expected"
+        ),
+        "copy within the table": Kind(
+            2, "entries of a per-class row that equal the most similar row at a larger ε; none expected"
+        ),
+        "copied average": Kind(0, "1 if an average equals that of CIFAR-10₁; 0 expected"),
+        "ablation, mean": Kind(0, "overall accuracy; the same setting in the ablation"),
+        "ablation, deviation": Kind(0, "standard deviation; the same setting in the ablation"),
+        "best mark": Kind(0, "the number in bold; the largest of its row"),
+        "second mark": Kind(0, "the underlined number; the second largest of its row"),
+        "chosen l": Kind(0, "l in the settings; the best l of the ablation"),
+        "empty minority": Kind(
+            0, "minority labels where l is printed as --; those of the printed σ, for the true counts"
+        ),
+        "quoted number": Kind(0, "a number in the text; the same in its table"),
+        "quoted difference": Kind(0.05, "a difference in the text, with one decimal; the same from the table"),
+    }
+)
 
 # %% ../../nbs/study/05_audit.ipynb #b30a4378
 _PLACE = ["dataset", "epsilon", "mechanism"]
@@ -72,11 +98,18 @@ def from_classes(
     dataset: "str | None" = None,  # "cifar10_1" or "cifar10_2": weights from its test counts; None: the plain mean
 ) -> Fraction:  # in the unit of the row, exact for integers
     "The mean over the classes, weighted with the test counts of a data set or plain; TypeError or ValueError for bad input."
-    if dataset is not None: _check_choice(dataset, "dataset", paper.TRAIN_COUNTS)
-    if isinstance(row, (str, bytes, dict)) or not hasattr(row, "__len__") or not all(isinstance(a, Rational) and not isinstance(a, bool) for a in row):
+    if dataset is not None:
+        _check_choice(dataset, "dataset", paper.TRAIN_COUNTS)
+    if (
+        isinstance(row, (str, bytes, dict))
+        or not hasattr(row, "__len__")
+        or not all(isinstance(a, Rational) and not isinstance(a, bool) for a in row)
+    ):
         raise TypeError(f"row: needs a list of integers or fractions, got {row!r}")
     if not row or dataset is not None and len(row) != len(paper.TRAIN_COUNTS[dataset]):
-        raise ValueError(f"row: needs {len(paper.TRAIN_COUNTS[dataset]) if dataset else 'one or more'} accuracies, got {len(row)}")
+        raise ValueError(
+            f"row: needs {len(paper.TRAIN_COUNTS[dataset]) if dataset else 'one or more'} accuracies, got {len(row)}"
+        )
     weights = paper.TRAIN_COUNTS[dataset] if dataset else (1,) * len(row)
     return Fraction(sum(w * a for w, a in zip(weights, row)), sum(weights))
 
@@ -90,7 +123,10 @@ def _check_choice(value, name, choices):
 def _means():
     "Overall accuracies and averages against their per-class rows."
     classes = _hundredths("per_class")
-    for kind, table, weighted in [("overall from classes", "overall", True), ("average from classes", "average", False)]:
+    for kind, table, weighted in [
+        ("overall from classes", "overall", True),
+        ("average from classes", "average", False),
+    ]:
         for place, printed in _hundredths(table).items():
             mean = from_classes(classes[place], place[0] if weighted else None)
             yield _row(kind, _label(table, place[0]), place, printed / 100, mean / 100)
@@ -121,9 +157,14 @@ tab:cifar10_1(avg.acc) RB RB RB RB RB PB PB PB BP
 tab:cifar10_2          BP PB PB BR RB BR PB PB PB
 tab:cifar10_2(avg.acc) BR PB RB RB RB RB PB PB PB
 """
-_QUOTED = (("overall", "cifar10_1", 0.6, None, "40.31"), ("overall", "cifar10_1", 1.0, None, "55.12"),
-           ("ablation_l", "cifar10_2", 0.6, 3, "41.52"), ("ablation_l", "cifar10_2", 0.6, 2, "43.44"),
-           ("ablation_l", "cifar10_2", 3.0, 0, "87.18"), ("ablation_l", "cifar10_2", 3.0, 6, "85.94"))
+_QUOTED = (
+    ("overall", "cifar10_1", 0.6, None, "40.31"),
+    ("overall", "cifar10_1", 1.0, None, "55.12"),
+    ("ablation_l", "cifar10_2", 0.6, 3, "41.52"),
+    ("ablation_l", "cifar10_2", 0.6, 2, "43.44"),
+    ("ablation_l", "cifar10_2", 3.0, 0, "87.18"),
+    ("ablation_l", "cifar10_2", 3.0, 6, "85.94"),
+)
 
 
 def _marks():
@@ -171,7 +212,9 @@ def _empty():
                 yield _row("empty minority", _label("settings", dataset), place, 0, _n_minority(dataset, epsilon))
 
 # %% ../../nbs/study/05_audit.ipynb #1407dfcc
-def audit() -> pd.DataFrame:  # one comparison a row: kind, table, dataset, epsilon, method, printed, recomputed, difference
+def audit() -> (
+    pd.DataFrame
+):  # one comparison a row: kind, table, dataset, epsilon, method, printed, recomputed, difference
     "Every comparison that the paper's printed numbers allow, those that agree included."
     rows = [*_means(), *_rows(), *_marks(), *_twice(), *_empty()]
     return pd.DataFrame(rows, columns=COLUMNS).astype({"printed": float})
@@ -202,8 +245,12 @@ def tally(
     "How many comparisons of each kind agree."
     _check_frame(frame)
     compared, off = frame.kind.value_counts(), findings(frame).kind.value_counts()
-    rows = {name: (compared.get(name, 0), compared.get(name, 0) - off.get(name, 0), *kind) for name, kind in KINDS.items()}
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["compared", "agree", "tolerance", "printed; recomputed"])
+    rows = {
+        name: (compared.get(name, 0), compared.get(name, 0) - off.get(name, 0), *kind) for name, kind in KINDS.items()
+    }
+    return pd.DataFrame.from_dict(
+        rows, orient="index", columns=["compared", "agree", "tolerance", "printed; recomputed"]
+    )
 
 # %% ../../nbs/study/05_audit.ipynb #a0e46659
 def _one_digit_off(value):
@@ -220,16 +267,25 @@ def repairs(
     method: str,  # "rr", "rr_with_prior" or "block_rr"
 ) -> pd.DataFrame:  # where ("mean" or the class 0 to 9), printed, instead; in percent
     "Single digits whose change would make a printed mean agree with its per-class row."
-    for value, name, choices in ((kind, "kind", ("overall", "average")), (dataset, "dataset", paper.DATASETS),
-                                 (epsilon, "epsilon", paper.EPSILONS), (method, "method", paper.MECHANISMS)):
+    for value, name, choices in (
+        (kind, "kind", ("overall", "average")),
+        (dataset, "dataset", paper.DATASETS),
+        (epsilon, "epsilon", paper.EPSILONS),
+        (method, "method", paper.MECHANISMS),
+    ):
         _check_choice(value, name, choices)
     place = (dataset, epsilon, method)
     printed, row = _hundredths(kind)[place], _hundredths("per_class")[place]
     weighted = dataset if kind == "overall" else None
-    found = [("mean", printed, other) for other in _one_digit_off(printed) if abs(other - from_classes(row, weighted)) <= 1]
+    found = [
+        ("mean", printed, other) for other in _one_digit_off(printed) if abs(other - from_classes(row, weighted)) <= 1
+    ]
     for i, entry in enumerate(row):
-        found += [(i, entry, other) for other in _one_digit_off(entry)
-                  if abs(printed - from_classes([*row[:i], other, *row[i + 1:]], weighted)) <= 1]
+        found += [
+            (i, entry, other)
+            for other in _one_digit_off(entry)
+            if abs(printed - from_classes([*row[:i], other, *row[i + 1 :]], weighted)) <= 1
+        ]
     return pd.DataFrame([(where, a / 100, b / 100) for where, a, b in found], columns=["where", "printed", "instead"])
 
 # %% ../../nbs/study/05_audit.ipynb #4c45ea3c
@@ -238,13 +294,19 @@ def _balance(view, budgets=_TO_3):
     states, words = [], []
     for epsilon in budgets:
         for rival in ("rr", "rr_with_prior"):
-            gaps = {what: _ask([view.at("main", what, m, epsilon) for m in ("block_rr", rival)], [1, -1], 0.0, 2 * len(budgets))
-                    for what in ("accuracy", "average")}
+            gaps = {
+                what: _ask(
+                    [view.at("main", what, m, epsilon) for m in ("block_rr", rival)], [1, -1], 0.0, 2 * len(budgets)
+                )
+                for what in ("accuracy", "average")
+            }
             found = [state for _, state in gaps.values()]
             states.append(True if True in found else False if found == [False, False] else None)
             below = all(gap.value < 0 for gap, _ in gaps.values())
-            words += [f"ε = {_epsilon(epsilon)} to {paper.MECHANISMS[rival]}: " +
-                      ", ".join(f"{what} {_signed(*gap)}" for what, (gap, _) in gaps.items())] * below
+            words += [
+                f"ε = {_epsilon(epsilon)} to {paper.MECHANISMS[rival]}: "
+                + ", ".join(f"{what} {_signed(*gap)}" for what, (gap, _) in gaps.items())
+            ] * below
     return states, "below in both: " + ("; ".join(words) or "never")
 
 
@@ -260,7 +322,10 @@ def _weakest(view, budgets=_TO_3):
 
 def _like_rr(view, part, budgets):
     "BlockRR (in the ablation: at l = 0) and RR agree within one point."
-    pairs = [(view.at(part, "accuracy", "block_rr", e, 0 if part == "l" else None), view.at("main", "accuracy", "rr", e)) for e in budgets]
+    pairs = [
+        (view.at(part, "accuracy", "block_rr", e, 0 if part == "l" else None), view.at("main", "accuracy", "rr", e))
+        for e in budgets
+    ]
     words = [f"ε = {_epsilon(e)}: {a.mean:.2f} / {b.mean:.2f}" for e, (a, b) in zip(budgets, pairs)]
     return _alike(pairs, [1.0] * len(pairs)), "BlockRR / RR, " + "; ".join(words)
 
@@ -270,28 +335,81 @@ def _settings_claims(dataset):
     low = [e for e in paper.EPSILONS[:-1] if e >= 4]
     sizes = {e: _n_minority(dataset, e) for e in low}
     same = [not sizes[e] or not paper.settings(dataset, e)[1] for e in low]
-    words = "; ".join(f"ε = {_epsilon(e)}: {n} minority labels, l = {paper.settings(dataset, e)[1]}" for e, n in sizes.items())
-    return [Claim("main", "For ε ≥ 4 all labels are majority: S₁ = S and S₂ = ∅", "Introduction; tab:dp_params1, tab:dp_params2",
-                  "the partition of the true counts with the printed σ", (dataset,), lambda view: ([not n for n in sizes.values()], words)),
-            Claim("main", "For ε ≥ 4 BlockRR reduces to RR", "abstract; sec:conclusion",
-                  "no minority label, or l = 0 (theorem)", (dataset,), lambda view: (same, words))]
+    words = "; ".join(
+        f"ε = {_epsilon(e)}: {n} minority labels, l = {paper.settings(dataset, e)[1]}" for e, n in sizes.items()
+    )
+    return [
+        Claim(
+            "main",
+            "For ε ≥ 4 all labels are majority: S₁ = S and S₂ = ∅",
+            "Introduction; tab:dp_params1, tab:dp_params2",
+            "the partition of the true counts with the printed σ",
+            (dataset,),
+            lambda view: ([not n for n in sizes.values()], words),
+        ),
+        Claim(
+            "main",
+            "For ε ≥ 4 BlockRR reduces to RR",
+            "abstract; sec:conclusion",
+            "no minority label, or l = 0 (theorem)",
+            (dataset,),
+            lambda view: (same, words),
+        ),
+    ]
 
 
 MORE_CLAIMS = [
-    Claim("main", "For ε ≤ 3 BlockRR has the better balance of overall accuracy and average", "abstract; sec:conclusion",
-          "at no ε another mechanism is above it in both", _BOTH, _balance),
-    Claim("main", "For ε ≤ 3 BlockRR is more balanced over the classes than RRWithPrior", "Introduction",
-          "its weakest class is above RRWithPrior's weakest at every ε", _BOTH, _weakest),
-    Claim("main", "For ε ≥ 4 BlockRR loses nothing against RR", "abstract; sec:conclusion",
-          "the difference is above −1 point at ε = 4, 6, 8", _BOTH, _compare("accuracy", (4.0, 6.0, 8.0), ["rr"], margin=1.0)),
-    Claim("main", "For ε > 4 BlockRR performs almost the same as RR", "subsubsec:l", "within 1 point at ε = 6 and 8", _BOTH,
-          lambda view: _like_rr(view, "main", (6.0, 8.0))),
-    Claim("l", "With l = 0 BlockRR performs as RR does", "subsubsec:l; tab:delta-ablation", "within 1 point at ε = 2, 3 and 4", _TWO,
-          lambda view: _like_rr(view, "l", (2.0, 3.0, 4.0))),
-    *[claim for dataset in paper.DATASETS for claim in _settings_claims(dataset)]]
+    Claim(
+        "main",
+        "For ε ≤ 3 BlockRR has the better balance of overall accuracy and average",
+        "abstract; sec:conclusion",
+        "at no ε another mechanism is above it in both",
+        _BOTH,
+        _balance,
+    ),
+    Claim(
+        "main",
+        "For ε ≤ 3 BlockRR is more balanced over the classes than RRWithPrior",
+        "Introduction",
+        "its weakest class is above RRWithPrior's weakest at every ε",
+        _BOTH,
+        _weakest,
+    ),
+    Claim(
+        "main",
+        "For ε ≥ 4 BlockRR loses nothing against RR",
+        "abstract; sec:conclusion",
+        "the difference is above −1 point at ε = 4, 6, 8",
+        _BOTH,
+        _compare("accuracy", (4.0, 6.0, 8.0), ["rr"], margin=1.0),
+    ),
+    Claim(
+        "main",
+        "For ε > 4 BlockRR performs almost the same as RR",
+        "subsubsec:l",
+        "within 1 point at ε = 6 and 8",
+        _BOTH,
+        lambda view: _like_rr(view, "main", (6.0, 8.0)),
+    ),
+    Claim(
+        "l",
+        "With l = 0 BlockRR performs as RR does",
+        "subsubsec:l; tab:delta-ablation",
+        "within 1 point at ε = 2, 3 and 4",
+        _TWO,
+        lambda view: _like_rr(view, "l", (2.0, 3.0, 4.0)),
+    ),
+    *[claim for dataset in paper.DATASETS for claim in _settings_claims(dataset)],
+]
 
 # %% ../../nbs/study/05_audit.ipynb #ba17f4aa
-_CONTESTS = ("overall from classes", "average from classes", "impossible entry", "copy of the other data set", "copy within the table")
+_CONTESTS = (
+    "overall from classes",
+    "average from classes",
+    "impossible entry",
+    "copy of the other data set",
+    "copy within the table",
+)
 
 
 def _careful(dataset, found):
@@ -305,13 +423,24 @@ def _careful(dataset, found):
     return _View(cells)
 
 
-def claims_in_print() -> pd.DataFrame:  # claim, where, data, criterion, verdict, careful (contested cells unknown), evidence
+def claims_in_print() -> (
+    pd.DataFrame
+):  # claim, where, data, criterion, verdict, careful (contested cells unknown), evidence
     "Verdicts on the paper's claims from its own printed numbers alone."
     found, rows = findings(audit()), []
     for claim in [*CLAIMS, *MORE_CLAIMS]:
         for dataset in claim.datasets:
             verdict, evidence = _judge(claim, _theirs(dataset))
             careful, _ = _judge(claim, _careful(dataset, found))
-            rows.append((claim.text, claim.where, paper.DATASETS[dataset], claim.criterion, verdict, careful,
-                         "not printed" if evidence == "no records" else evidence))
+            rows.append(
+                (
+                    claim.text,
+                    claim.where,
+                    paper.DATASETS[dataset],
+                    claim.criterion,
+                    verdict,
+                    careful,
+                    "not printed" if evidence == "no records" else evidence,
+                )
+            )
     return pd.DataFrame(rows, columns=["claim", "where", "data", "criterion", "verdict", "careful", "evidence"])

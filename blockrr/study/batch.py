@@ -15,308 +15,451 @@ import hashlib, json, math, os, shutil, signal, subprocess, sys, tempfile, threa
 
 import numpy as np
 
-from .experiment import LEARNERS, SCHEMA, Record, Spec, _recipe, _trainer, grid, load, provenance, run, save
+from blockrr.study.experiment import (
+    LEARNERS,
+    SCHEMA,
+    Record,
+    Spec,
+    _recipe,
+    _trainer,
+    grid,
+    load,
+    provenance,
+    run,
+    save,
+)
 
 # %% ../../nbs/study/08_batch.ipynb #cdea3925
-ORDER = (1., math.inf, .6, 2., 4., .8, 3., 6., 8.) # budgets, the most telling first
-TURN = ("rr", "block_rr", "rr_with_prior") # mechanisms
+ORDER = (1.0, math.inf, 0.6, 2.0, 4.0, 0.8, 3.0, 6.0, 8.0)  # budgets, the most telling first
+TURN = ("rr", "block_rr", "rr_with_prior")  # mechanisms
+
 
 def order(
-    datasets=("cifar10_1", "cifar10_2"), # names of data sets
-    seeds=10, # a number of seeds, or a list of them
-    epsilons=ORDER, # budgets, first things first
-    mechanisms=TURN, # names
-    learner: str = "resnet18", # name of the learner
-    **options, # further arguments of `grid`
-) -> list: # of Spec, the first to be run first
+    datasets=("cifar10_1", "cifar10_2"),  # names of data sets
+    seeds=10,  # a number of seeds, or a list of them
+    epsilons=ORDER,  # budgets, first things first
+    mechanisms=TURN,  # names
+    learner: str = "resnet18",  # name of the learner
+    **options,  # further arguments of `grid`
+) -> list:  # of Spec, the first to be run first
     "The cells of a study in the order in which they are worth having."
     seeds = range(seeds) if isinstance(seeds, int) else seeds
-    return [s for seed in seeds for d in datasets for s in grid(d, mechanisms, epsilons, [seed], learner=learner, **options)]
+    return [
+        s for seed in seeds for d in datasets for s in grid(d, mechanisms, epsilons, [seed], learner=learner, **options)
+    ]
 
 # %% ../../nbs/study/08_batch.ipynb #fc461d14
-def _digest(spec) -> str: return hashlib.sha256(spec.key.encode()).hexdigest()
+def _digest(spec) -> str:
+    return hashlib.sha256(spec.key.encode()).hexdigest()
+
 
 def cell_file(
-    folder, # of a batch
-    spec: Spec, # a cell with its seed
-) -> Path: # the file of its record
+    folder,  # of a batch
+    spec: Spec,  # a cell with its seed
+) -> Path:  # the file of its record
     "Where a cell's record is, or will be."
     s = spec.to_dict()
-    return Path(folder) / "records" / f"{s['dataset']}-eps{s['epsilon']}-{s['mechanism']}-seed{s['seed']}-{_digest(spec)[:10]}.json"
+    return (
+        Path(folder)
+        / "records"
+        / f"{s['dataset']}-eps{s['epsilon']}-{s['mechanism']}-seed{s['seed']}-{_digest(spec)[:10]}.json"
+    )
+
 
 @contextmanager
 def claim(
-    folder, # of a batch, which is made
-    spec: Spec, # the wanted cell
-): # for `with`: True, or False where another process has it
+    folder,  # of a batch, which is made
+    spec: Spec,  # the wanted cell
+):  # for `with`: True, or False where another process has it
     "Hold a cell while it is run."
     Path(folder).mkdir(parents=True, exist_ok=True)
-    if not find_spec("fcntl"): # no such locks on Windows: one worker at a time there
+    if not find_spec("fcntl"):  # no such locks on Windows: one worker at a time there
         yield True
         return
     import fcntl
+
     with open(Path(folder) / ".claims", "a+b") as f:
-        try: fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, int(_digest(spec)[:12], 16))
+        try:
+            fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, int(_digest(spec)[:12], 16))
         except (BlockingIOError, PermissionError):
             yield False
             return
         yield True
 
 # %% ../../nbs/study/08_batch.ipynb #5deb5935
-def _work(spec: Spec) -> float: # images to train on; 1 for a learner that does not train
+def _work(spec: Spec) -> float:  # images to train on; 1 for a learner that does not train
     "How much there is to do."
-    return 1. if spec.learner != "resnet18" else _recipe(spec).epochs * {"cifar10_1": 33_500, "cifar10_2": 30_700, "cifar10": 50_000}.get(spec.dataset, 869.)
+    return (
+        1.0
+        if spec.learner != "resnet18"
+        else _recipe(spec).epochs
+        * {"cifar10_1": 33_500, "cifar10_2": 30_700, "cifar10": 50_000}.get(spec.dataset, 869.0)
+    )
 
-def _trial(spec: Spec) -> float: # seconds for one unit of work
+
+def _trial(spec: Spec) -> float:  # seconds for one unit of work
     "Measure before anything is started."
-    if spec.learner != "resnet18": return 0.
+    if spec.learner != "resnet18":
+        return 0.0
     from dataclasses import replace
     from blockrr.learning.training import speed
-    return 1 / speed(_trainer("cifar10_1" if spec.dataset == "cifar10_2" else spec.dataset, replace(_recipe(spec), epochs=1)))
+
+    return 1 / speed(
+        _trainer("cifar10_1" if spec.dataset == "cifar10_2" else spec.dataset, replace(_recipe(spec), epochs=1))
+    )
+
 
 class Pace:
     "What a worker knows about its speed."
-    def __init__(self): self.seconds = []
 
-    def estimate(self, spec: Spec) -> float: # seconds
-        if not self.seconds: self.seconds.append(_trial(spec))
+    def __init__(self):
+        self.seconds = []
+
+    def estimate(self, spec: Spec) -> float:  # seconds
+        if not self.seconds:
+            self.seconds.append(_trial(spec))
         return 1.05 * max(self.seconds[-3:]) * _work(spec)
 
-    def finished(self, spec: Spec, seconds: float): self.seconds.append(seconds / _work(spec))
+    def finished(self, spec: Spec, seconds: float):
+        self.seconds.append(seconds / _work(spec))
 
 # %% ../../nbs/study/08_batch.ipynb #1cb689d5
 class OutOfTime(BaseException):
     "The limit has come. No `except Exception` swallows it."
 
-_HELD = [] # while this is not empty, the alarm waits
+
+_HELD = []  # while this is not empty, the alarm waits
+
 
 @contextmanager
 def until(
-    deadline: float, # on `time.monotonic`'s clock; infinity: no limit
+    deadline: float,  # on `time.monotonic`'s clock; infinity: no limit
 ):
     "Raise OutOfTime at the deadline."
-    if math.isinf(deadline) or not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+    if (
+        math.isinf(deadline)
+        or not hasattr(signal, "setitimer")
+        or threading.current_thread() is not threading.main_thread()
+    ):
         yield
         return
+
     def stop(*_):
-        if not _HELD: raise OutOfTime()
+        if not _HELD:
+            raise OutOfTime()
         _HELD.append("late")
+
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, max(deadline - time.monotonic(), 1e-3))
-    try: yield
+    try:
+        yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
 
 @contextmanager
 def _undisturbed():
     "Hold the alarm back; it goes off at the end."
     _HELD.append("held")
-    try: yield
+    try:
+        yield
     finally:
         late = "late" in _HELD
         _HELD.clear()
-    if late: raise OutOfTime()
+    if late:
+        raise OutOfTime()
 
 # %% ../../nbs/study/08_batch.ipynb #e5d44ad4
-_ROOM = 20 << 20 # bytes that must be free before a training starts
+_ROOM = 20 << 20  # bytes that must be free before a training starts
+
 
 def check_folder(
-    folder, # of a batch; need not exist
-) -> int: # number of records in it; ValueError for a file that is none, or of another schema
+    folder,  # of a batch; need not exist
+) -> int:  # number of records in it; ValueError for a file that is none, or of another schema
     "Look at what is there before adding to it."
     return sum(len(load(path)) for path in sorted(Path(folder).glob("records/*.json")))
+
 
 def _room(folder):
     "Refuse to start what could not be saved."
     free = shutil.disk_usage(folder).free
-    if free < _ROOM: raise OSError(f"{folder}: the disk has {free / 2**20:.1f} MiB left, {_ROOM >> 20} are wanted before a training starts; nothing is lost, the same command resumes")
+    if free < _ROOM:
+        raise OSError(
+            f"{folder}: the disk has {free / 2**20:.1f} MiB left, {_ROOM >> 20} are wanted before a training starts; nothing is lost, the same command resumes"
+        )
 
-def _source() -> str: # SHA-256
+
+def _source() -> str:  # SHA-256
     "A digest of the package's code, for machines without git."
-    return hashlib.sha256(b"".join(p.read_bytes() for p in sorted(Path(__file__).resolve().parent.parent.rglob("*.py")))).hexdigest() if "__file__" in globals() else ""
+    return (
+        hashlib.sha256(
+            b"".join(p.read_bytes() for p in sorted(Path(__file__).resolve().parent.parent.rglob("*.py")))
+        ).hexdigest()
+        if "__file__" in globals()
+        else ""
+    )
+
 
 def _keep(record: Record, path: Path, seconds: float):
     "Write one record; where that fails, print it."
     from blockrr.study.experiment import _data
-    about = {**provenance(seconds, {record.spec.dataset: _data(record.spec.dataset).sha256}), "source_sha256": _source()}
+
+    about = {
+        **provenance(seconds, {record.spec.dataset: _data(record.spec.dataset).sha256}),
+        "source_sha256": _source(),
+    }
     try:
-        with _undisturbed(): save([record], path, about)
+        with _undisturbed():
+            save([record], path, about)
     except OSError as e:
         print(json.dumps({"schema": SCHEMA, "provenance": about, "records": [record.to_dict()]}), flush=True)
-        raise OSError(f"{path}: cannot be written ({e}); the record is printed above as one line, save it under this name. Earlier records are safe") from None
+        raise OSError(
+            f"{path}: cannot be written ({e}); the record is printed above as one line, save it under this name. Earlier records are safe"
+        ) from None
 
 # %% ../../nbs/study/08_batch.ipynb #526c8d91
 @dataclass
 class Outcome:
     "What a worker did."
-    done: int = 0 # trainings finished
-    left: int = 0 # cells of the list that still have no record
-    why: str = "" # why it stopped
-    seconds: list = field(default_factory=list) # of each training
+
+    done: int = 0  # trainings finished
+    left: int = 0  # cells of the list that still have no record
+    why: str = ""  # why it stopped
+    seconds: list = field(default_factory=list)  # of each training
+
 
 def _say(record, seconds, left):
     s, speed = record.spec, record.details.get("images_per_second")
-    print(f"{s.dataset} eps {s.epsilon:g} {s.mechanism} seed {s.seed}: {record.accuracy:.2f} % in {seconds:.1f} s"
-          + (f", {speed:,.0f} images/s" if speed else "") + (f"; {left:.0f} s left" if math.isfinite(left) else ""), flush=True)
+    print(
+        f"{s.dataset} eps {s.epsilon:g} {s.mechanism} seed {s.seed}: {record.accuracy:.2f} % in {seconds:.1f} s"
+        + (f", {speed:,.0f} images/s" if speed else "")
+        + (f"; {left:.0f} s left" if math.isfinite(left) else ""),
+        flush=True,
+    )
+
 
 def run_cells(
-    specs, # list of Spec, the first to be run first
-    folder, # of the batch; made if it is not there
-    minutes: float = math.inf, # limit
-    pace: Pace = None, # what is known about the speed
-) -> Outcome: # ValueError or OSError where the folder cannot be used; nothing is lost then
+    specs,  # list of Spec, the first to be run first
+    folder,  # of the batch; made if it is not there
+    minutes: float = math.inf,  # limit
+    pace: Pace = None,  # what is known about the speed
+) -> Outcome:  # ValueError or OSError where the folder cannot be used; nothing is lost then
     "Run what is missing in a folder until it is complete or the time is used."
-    if not minutes > 0: raise ValueError(f"minutes: needs a number > 0, got {minutes}")
+    if not minutes > 0:
+        raise ValueError(f"minutes: needs a number > 0, got {minutes}")
     folder, deadline, pace, out = Path(folder), time.monotonic() + 60 * minutes, pace or Pace(), Outcome()
     check_folder(folder)
     try:
         with until(deadline):
             for spec in specs:
                 with claim(folder, spec) as mine:
-                    if not mine or cell_file(folder, spec).exists(): continue
+                    if not mine or cell_file(folder, spec).exists():
+                        continue
                     _room(folder)
-                    if math.isfinite(deadline) and pace.estimate(spec) > deadline - time.monotonic(): continue
+                    if math.isfinite(deadline) and pace.estimate(spec) > deadline - time.monotonic():
+                        continue
                     start = time.monotonic()
                     record = run(spec)
                     out.seconds.append(time.monotonic() - start)
                     _keep(record, cell_file(folder, spec), out.seconds[-1])
                     pace.finished(spec, out.seconds[-1])
                     _say(record, out.seconds[-1], deadline - time.monotonic())
-    except OutOfTime: out.why = "the time is over"
+    except OutOfTime:
+        out.why = "the time is over"
     out.done, out.left = len(out.seconds), sum(not cell_file(folder, s).exists() for s in specs)
-    out.why = out.why or ("complete" if not out.left else "what is left does not fit into the time, or is being run by others")
+    out.why = out.why or (
+        "complete" if not out.left else "what is left does not fit into the time, or is being run by others"
+    )
     return out
 
 # %% ../../nbs/study/08_batch.ipynb #76df9965
-def visible_gpus() -> list: # their names for CUDA_VISIBLE_DEVICES; empty where there are none
+def visible_gpus() -> list:  # their names for CUDA_VISIBLE_DEVICES; empty where there are none
     "The GPUs this process may use, without loading anything."
-    if (named := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None: return [g.strip() for g in named.split(",") if g.strip() not in ("", "-1")]
-    try: listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30).stdout
-    except (OSError, subprocess.TimeoutExpired): return []
+    if (named := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [g.strip() for g in named.split(",") if g.strip() not in ("", "-1")]
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return []
     return [str(i) for i, _ in enumerate(l for l in listed.splitlines() if l.startswith("GPU "))]
+
 
 @contextmanager
 def one_gpu(
-    locks=None, # folder of the locks; None: the system's folder for temporary files
-    patience: float = math.inf, # seconds to wait for a free one
-): # for `with`: the GPU's name, or None on a machine without any; RuntimeError where none gets free
+    locks=None,  # folder of the locks; None: the system's folder for temporary files
+    patience: float = math.inf,  # seconds to wait for a free one
+):  # for `with`: the GPU's name, or None on a machine without any; RuntimeError where none gets free
     "Take a GPU for this process alone, and make it the only visible one. To be used before CUDA is."
     gpus, end = visible_gpus() if find_spec("fcntl") else [], time.monotonic() + patience
     if not gpus:
         yield None
         return
     import fcntl
-    job = next((os.environ[k] for k in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID") if os.environ.get(k)), "") # inside a job, names may count the job's own GPUs
+
+    job = next(
+        (os.environ[k] for k in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID") if os.environ.get(k)), ""
+    )  # inside a job, names may count the job's own GPUs
     while True:
         for gpu in gpus:
-            with open(Path(locks or tempfile.gettempdir()) / f"blockrr-gpu-{os.getuid()}-{job}-{gpu}.lock".replace("/", "_"), "w") as f:
-                try: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError: continue
+            with open(
+                Path(locks or tempfile.gettempdir()) / f"blockrr-gpu-{os.getuid()}-{job}-{gpu}.lock".replace("/", "_"),
+                "w",
+            ) as f:
+                try:
+                    fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    continue
                 os.environ["CUDA_VISIBLE_DEVICES"] = gpu
-                try: yield gpu
-                finally: os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+                try:
+                    yield gpu
+                finally:
+                    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
                 return
-        if time.monotonic() > end: raise RuntimeError(f"no free GPU among {', '.join(gpus)} after {patience:g} s")
-        time.sleep(min(1, max(patience, .01)))
+        if time.monotonic() > end:
+            raise RuntimeError(f"no free GPU among {', '.join(gpus)} after {patience:g} s")
+        time.sleep(min(1, max(patience, 0.01)))
 
 # %% ../../nbs/study/08_batch.ipynb #3d48a79e
 def _prepare_device(device):
     "Refuse early and clearly; everything after this uses the device."
     from blockrr.learning.device import execution
-    if device: os.environ["BLOCKRR_DEVICE"] = device
+
+    if device:
+        os.environ["BLOCKRR_DEVICE"] = device
     return execution(device)
 
-def _load_pack(pack) -> tuple: # names of the data sets it serves
+
+def _load_pack(pack) -> tuple:  # names of the data sets it serves
     "Images for this process, from a pack."
     from blockrr.learning.images import read_pack
     from blockrr.study.experiment import use
-    if pack is None: return ("cifar10_1", "cifar10_2")
+
+    if pack is None:
+        return ("cifar10_1", "cifar10_2")
     data = read_pack(pack)
     use(data)
     return ("cifar10_1", "cifar10_2") if data.name == "cifar10_1" else (data.name,)
 
+
 def show_batch(
-    folder, # of a batch
-    root, # of the clone
-) -> Path: # the executed notebook, or None where papermill or the notebook is missing
+    folder,  # of a batch
+    root,  # of the clone
+) -> Path:  # the executed notebook, or None where papermill or the notebook is missing
     "Execute the notebook that shows a batch's records."
     source = Path(root) / "nbs" / "experiments" / "batch.ipynb"
-    if not find_spec("papermill") or not source.exists() or not any(Path(folder).glob("records/*.json")): return None
+    if not find_spec("papermill") or not source.exists() or not any(Path(folder).glob("records/*.json")):
+        return None
     import papermill
+
     target = Path(folder) / "notebooks" / "batch.ipynb"
     target.parent.mkdir(parents=True, exist_ok=True)
-    papermill.execute_notebook(str(source), str(target), {"records": str(Path(folder) / "records")}, kernel_name="python3", progress_bar=False)
+    papermill.execute_notebook(
+        str(source), str(target), {"records": str(Path(folder) / "records")}, kernel_name="python3", progress_bar=False
+    )
     return target
 
 # %% ../../nbs/study/08_batch.ipynb #c714a218
 def gpu_batch(
-    folder, # for records
-    minutes: float = math.inf, # limit for everything, reading the pack included
-    pack=None, # file made by `blockrr data pack --bare`; None: the data folder
-    device: str = "cuda", # or "cpu"
-    seeds=10, # number of seeds, or a list
-    learner: str = "resnet18", # of LEARNERS
-    options=(), # the learner's settings that differ from the paper's
-    root=None, # of the clone, for the notebook; None: no notebook
-) -> Outcome: # RuntimeError, ValueError or OSError with what to do; finished records stay
+    folder,  # for records
+    minutes: float = math.inf,  # limit for everything, reading the pack included
+    pack=None,  # file made by `blockrr data pack --bare`; None: the data folder
+    device: str = "cuda",  # or "cpu"
+    seeds=10,  # number of seeds, or a list
+    learner: str = "resnet18",  # of LEARNERS
+    options=(),  # the learner's settings that differ from the paper's
+    root=None,  # of the clone, for the notebook; None: no notebook
+) -> Outcome:  # RuntimeError, ValueError or OSError with what to do; finished records stay
     "Run the study's missing cells in order of priority until the time is used."
     start = time.monotonic()
-    if not minutes > 0: raise ValueError(f"minutes: needs a number > 0, got {minutes}")
-    if isinstance(seeds, int) and seeds < 1: raise ValueError(f"seeds: needs an integer >= 1, got {seeds}")
-    if learner not in LEARNERS: raise ValueError(f"learner: needs one of {', '.join(LEARNERS)}, got {learner!r}")
+    if not minutes > 0:
+        raise ValueError(f"minutes: needs a number > 0, got {minutes}")
+    if isinstance(seeds, int) and seeds < 1:
+        raise ValueError(f"seeds: needs an integer >= 1, got {seeds}")
+    if learner not in LEARNERS:
+        raise ValueError(f"learner: needs one of {', '.join(LEARNERS)}, got {learner!r}")
     Path(folder).mkdir(parents=True, exist_ok=True)
     check_folder(folder)
     with one_gpu(patience=30) if device.startswith("cuda") else nullcontext() as gpu:
-        if learner == "resnet18": _prepare_device(device)
+        if learner == "resnet18":
+            _prepare_device(device)
         try:
-            with until(start + 60 * minutes): names = _load_pack(pack)
-        except OutOfTime: raise RuntimeError(f"minutes: {minutes:g} were over while the images were read") from None
-        fraction = .1 if names == ("digits",) else .01 # one per cent of the digits would be nine images
-        spent, kept = (time.monotonic() - start) / 60, .5 if root and find_spec("papermill") and minutes > 2 else 0
-        if minutes <= spent + kept: raise RuntimeError(f"minutes: {minutes:g} are over before the first training; preparing took {60 * spent:.0f} s")
+            with until(start + 60 * minutes):
+                names = _load_pack(pack)
+        except OutOfTime:
+            raise RuntimeError(f"minutes: {minutes:g} were over while the images were read") from None
+        fraction = 0.1 if names == ("digits",) else 0.01  # one per cent of the digits would be nine images
+        spent, kept = (time.monotonic() - start) / 60, 0.5 if root and find_spec("papermill") and minutes > 2 else 0
+        if minutes <= spent + kept:
+            raise RuntimeError(
+                f"minutes: {minutes:g} are over before the first training; preparing took {60 * spent:.0f} s"
+            )
         print(f"{', '.join(names)} on {'GPU ' + gpu if gpu else device}, ready after {60 * spent:.1f} s", flush=True)
-        out = run_cells(order(names, seeds, learner=learner, prior_fraction=fraction, options=options), folder, minutes - spent - kept)
+        out = run_cells(
+            order(names, seeds, learner=learner, prior_fraction=fraction, options=options),
+            folder,
+            minutes - spent - kept,
+        )
         print(f"{out.done} trainings done, {out.left} left: {out.why}", flush=True)
-        if root and out.done and (notebook := show_batch(folder, root)): print("executed notebook:", notebook, flush=True)
+        if root and out.done and (notebook := show_batch(folder, root)):
+            print("executed notebook:", notebook, flush=True)
     return out
 
 # %% ../../nbs/study/08_batch.ipynb #0ea5ad30
 def fan_out(
-    arguments, # of `python -m blockrr gpu-batch`, list of strings
-    gpus, # names of GPUs
-    root, # folder that holds the package
-) -> int: # the largest exit status
+    arguments,  # of `python -m blockrr gpu-batch`, list of strings
+    gpus,  # names of GPUs
+    root,  # folder that holds the package
+) -> int:  # the largest exit status
     "One worker for each GPU."
     command = [sys.executable, "-m", "blockrr", "gpu-batch", *arguments]
     path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
-    workers = [subprocess.Popen(command, env={**os.environ, "CUDA_VISIBLE_DEVICES": g, "PYTHONPATH": path}) for g in gpus]
-    try: return max(abs(w.wait()) for w in workers)
+    workers = [
+        subprocess.Popen(command, env={**os.environ, "CUDA_VISIBLE_DEVICES": g, "PYTHONPATH": path}) for g in gpus
+    ]
+    try:
+        return max(abs(w.wait()) for w in workers)
     except BaseException:
-        for w in workers: w.terminate()
+        for w in workers:
+            w.terminate()
         raise
 
 # %% ../../nbs/study/08_batch.ipynb #6c90ccf6
-def _claim_of(record: Record) -> tuple: # what two records of a cell must agree on
-    return record.accuracy, record.per_class, json.dumps(record.details.get("epochs")), json.dumps(record.details.get("recipe"), sort_keys=True)
+def _claim_of(record: Record) -> tuple:  # what two records of a cell must agree on
+    return (
+        record.accuracy,
+        record.per_class,
+        json.dumps(record.details.get("epochs")),
+        json.dumps(record.details.get("recipe"), sort_keys=True),
+    )
+
 
 def merge(
-    folders, # folders with records, at any depth
-    output, # folder of a batch; what it holds takes part
-) -> int: # number of records copied; ValueError or FileNotFoundError before anything is written
+    folders,  # folders with records, at any depth
+    output,  # folder of a batch; what it holds takes part
+) -> int:  # number of records copied; ValueError or FileNotFoundError before anything is written
     "Bring the records of several batches into one folder."
     seen, wanted = {}, {}
     for folder in [output, *folders]:
-        if folder is not output and not Path(folder).is_dir(): raise FileNotFoundError(f"{folder}: no such folder")
-        for path in sorted(p for p in Path(folder).rglob("*.json") if p.parent.name == "records" or p.parent == Path(folder)):
+        if folder is not output and not Path(folder).is_dir():
+            raise FileNotFoundError(f"{folder}: no such folder")
+        for path in sorted(
+            p for p in Path(folder).rglob("*.json") if p.parent.name == "records" or p.parent == Path(folder)
+        ):
             records = load(path)
-            if len(records) != 1: raise ValueError(f"{path}: holds {len(records)} records; merge takes the files of a batch, one record each")
+            if len(records) != 1:
+                raise ValueError(
+                    f"{path}: holds {len(records)} records; merge takes the files of a batch, one record each"
+                )
             known = seen.setdefault(records[0].spec, (path, _claim_of(records[0])))
-            if known[1] != _claim_of(records[0]): raise ValueError(f"two records contradict each other: {known[0]} and {path}; remove one")
-            if known[0] == path and folder is not output: wanted[path] = cell_file(output, records[0].spec)
+            if known[1] != _claim_of(records[0]):
+                raise ValueError(f"two records contradict each other: {known[0]} and {path}; remove one")
+            if known[0] == path and folder is not output:
+                wanted[path] = cell_file(output, records[0].spec)
     for path, target in wanted.items():
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".partial-", delete=False) as f: f.write(path.read_bytes())
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".partial-", delete=False) as f:
+            f.write(path.read_bytes())
         os.chmod(f.name, 0o644)
         os.replace(f.name, target)
     return len(wanted)

@@ -14,8 +14,18 @@ import pandas as pd
 from IPython.display import HTML
 from scipy import special, stats
 from . import paper
-from .report import (Cell, Interval, contrast, select, summary,
-                                  _RESULT, _VALUE, _epsilon, _one_learner, _signed)
+from blockrr.study.report import (
+    Cell,
+    Interval,
+    contrast,
+    select,
+    summary,
+    _RESULT,
+    _VALUE,
+    _epsilon,
+    _one_learner,
+    _signed,
+)
 
 # %% ../../nbs/study/03_claims.ipynb #ea4479bf
 class _View:
@@ -37,7 +47,11 @@ class _View:
 def _ours(frame, dataset):
     "The measured cells of a data set."
     cells, frame = {}, frame[frame.dataset == dataset]
-    for part, by in [("main", ["mechanism", "epsilon"]), ("l", ["mechanism", "epsilon", "l"]), ("sigma", ["mechanism", "epsilon", "sigma"])]:
+    for part, by in [
+        ("main", ["mechanism", "epsilon"]),
+        ("l", ["mechanism", "epsilon", "l"]),
+        ("sigma", ["mechanism", "epsilon", "sigma"]),
+    ]:
         rows = select(frame, part)
         for what in [c for c in rows if c in _RESULT or (part == "main" and re.fullmatch(r"class_\d+", c))]:
             for cell in summary(rows, by, what).itertuples(index=False):
@@ -53,7 +67,9 @@ def _theirs(dataset):
         table = paper.printed(kind)
         for row in table[(table.dataset == dataset) & ~table.misprint].to_dict("records"):
             what = f"class_{row['class']}" if kind == "per_class" else _VALUE.get(kind, "accuracy")
-            cells[(part, what, row["mechanism"], row["epsilon"], row.get("l"))] = Cell(row["value"], row["std"], paper.SEEDS)
+            cells[(part, what, row["mechanism"], row["epsilon"], row.get("l"))] = Cell(
+                row["value"], row["std"], paper.SEEDS
+            )
     return _View(cells)
 
 # %% ../../nbs/study/03_claims.ipynb #d77e1f4b
@@ -115,7 +131,9 @@ def _steadier(view, budgets, rivals):
         pairs = [[view.at("main", "accuracy", m, e) for m in ("block_rr", rival)] for e in budgets]
         found, strict = _std_ratio(pairs), _std_ratio(pairs, 1 - 0.05 / len(rivals))
         states.append(True if found.high < 1 else False if strict.low > 1 else None)
-        words.append(f"its standard deviation is {found.value:.2f} [{found.low:.2f}, {found.high:.2f}] times that of {paper.MECHANISMS[rival]}")
+        words.append(
+            f"its standard deviation is {found.value:.2f} [{found.low:.2f}, {found.high:.2f}] times that of {paper.MECHANISMS[rival]}"
+        )
     return states, "; ".join(words)
 
 # %% ../../nbs/study/03_claims.ipynb #9904e710
@@ -124,7 +142,9 @@ _TIGHT, _TO_3 = (0.6, 0.8, 1.0), (0.6, 0.8, 1.0, 2.0, 3.0)
 
 def _classes(view, mechanism, epsilon):
     "The cells of all classes."
-    return [cell for key, cell in view.cells.items() if key[1].startswith("class_") and key[2:4] == (mechanism, epsilon)]
+    return [
+        cell for key, cell in view.cells.items() if key[1].startswith("class_") and key[2:4] == (mechanism, epsilon)
+    ]
 
 
 def _collapse(view, budgets=_TIGHT):
@@ -137,10 +157,14 @@ def _collapse(view, budgets=_TIGHT):
             cells = _classes(view, mechanism, epsilon)
             sides[mechanism] = [_ask([c], [1], 1.0, len(cells) * len(budgets))[1] for c in cells]
         prior, block = sides["rr_with_prior"], sides["block_rr"]
-        states += [True if False in prior else False if all(prior) else None,
-                   False if False in block else True if all(block) else None]
-        words.append(f"ε = {_epsilon(epsilon)}: {prior.count(False)} classes of RRWithPrior below 1%, {block.count(False)} of BlockRR"
-                     + f" ({block.count(None)} undecided)" * (None in block))
+        states += [
+            True if False in prior else False if all(prior) else None,
+            False if False in block else True if all(block) else None,
+        ]
+        words.append(
+            f"ε = {_epsilon(epsilon)}: {prior.count(False)} classes of RRWithPrior below 1%, {block.count(False)} of BlockRR"
+            + f" ({block.count(None)} undecided)" * (None in block)
+        )
     return states, "; ".join(words)
 
 
@@ -197,11 +221,18 @@ def _best_within(view, part, budgets, inside):
         if not all(groups):
             raise KeyError(part)
         within, without = (max(xs, key=lambda x: ladder[x].mean) for xs in groups)
-        states.append(True if _beats(ladder, within, groups[1], len(groups[0]), 1) else
-                      False if _beats(ladder, without, groups[0], len(groups[1]), len(budgets)) else None)
+        states.append(
+            True
+            if _beats(ladder, within, groups[1], len(groups[0]), 1)
+            else False
+            if _beats(ladder, without, groups[0], len(groups[1]), len(budgets))
+            else None
+        )
         best = max((within, without), key=lambda x: ladder[x].mean)
         found = contrast([ladder[within], ladder[without]], [1, -1])
-        words.append(f"ε = {_epsilon(epsilon)}: best at {best:g}; best inside ({within:g}) minus best outside ({without:g}): {_signed(*found)}")
+        words.append(
+            f"ε = {_epsilon(epsilon)}: best at {best:g}; best inside ({within:g}) minus best outside ({without:g}): {_signed(*found)}"
+        )
     return states, "; ".join(words)
 
 
@@ -223,6 +254,7 @@ def _low_start(view, budgets):
 @dataclass(frozen=True)
 class Claim:
     "A claim of the paper with the criterion that decides it."
+
     part: str  # "main", "l" or "sigma": the records it needs
     text: str
     where: str  # labels of the paper's source
@@ -238,7 +270,10 @@ def _compare(*args, **more):
 
 def _best_and_steadier(view):
     "BlockRR is the best at 2 and 3, with the smallest spread."
-    above, steady = _above(view, "accuracy", (2.0, 3.0), ("rr", "rr_with_prior")), _steadier(view, (2.0, 3.0), ("rr", "rr_with_prior"))
+    above, steady = (
+        _above(view, "accuracy", (2.0, 3.0), ("rr", "rr_with_prior")),
+        _steadier(view, (2.0, 3.0), ("rr", "rr_with_prior")),
+    )
     return above[0] + steady[0], f"{above[1]}; {steady[1]}"
 
 
@@ -257,48 +292,147 @@ def _both_above_rr(view):
 # %% ../../nbs/study/03_claims.ipynb #fd767819
 _BOTH, _ONE, _TWO = ("cifar10_1", "cifar10_2"), ("cifar10_1",), ("cifar10_2",)
 CLAIMS = [
-    Claim("main", "For ε ≤ 3 BlockRR matches or surpasses RRWithPrior in overall accuracy", "abstract; tab:cifar10_1, tab:cifar10_2",
-          "the difference is above −1 point at every ε", _BOTH, _compare("accuracy", _TO_3, ["rr_with_prior"], margin=1.0)),
-    Claim("main", "For ε ≤ 3 BlockRR is superior to RRWithPrior in the average over the classes",
-          "subsec:experimental_results; tab:cifar10_1(avg.acc), tab:cifar10_2(avg.acc)",
-          "the difference is above 0 at every ε", _BOTH, _compare("average", _TO_3, ["rr_with_prior"])),
-    Claim("main", "At ε ≤ 1 BlockRR keeps a competitive overall accuracy compared to RR", "subsec:experimental_results",
-          "the difference is above −1 point at every ε", _BOTH, _compare("accuracy", _TIGHT, ["rr"], margin=1.0)),
-    Claim("main", "At ε ≤ 1 RRWithPrior collapses classes and BlockRR avoids it", "subsec:experimental_results; tab:cifar10_1(cls), tab:cifar10_2(cls)",
-          "RRWithPrior has classes below 1% at every ε, BlockRR has none", _BOTH, _collapse),
-    Claim("main", "BlockRR maintains balanced per-class performance for ε ≥ 1", "subsec:experimental_results; tab:cifar10_2(cls)",
-          "its weakest class reaches half of its average at every ε from 1 to 8", _TWO, lambda view: _balanced(view, (1.0, 2.0, 3.0, 4.0, 6.0, 8.0))),
-    Claim("main", "At ε ≤ 1 BlockRR has a smaller variance than RRWithPrior", "subsec:experimental_results; sec:conclusion",
-          "the ratio of standard deviations, pooled over ε, is below 1", _BOTH, lambda view: _steadier(view, _TIGHT, ("rr_with_prior",))),
-    Claim("main", "At ε = 0.6 and 1 BlockRR has the best overall accuracy", "tab:cifar10_1",
-          "above RR and RRWithPrior at both ε", _ONE, _compare("accuracy", (0.6, 1.0), ["rr", "rr_with_prior"])),
-    Claim("main", "At ε = 2 and 3 BlockRR is the best, with smaller variance", "subsec:experimental_results",
-          "above both others at both ε, and a smaller pooled standard deviation than each", _ONE, _best_and_steadier),
-    Claim("main", "At ε ≤ 1 both RRWithPrior and BlockRR outperform RR in overall accuracy", "subsec:experimental_results; tab:cifar10_2",
-          "both differences are above 0 at every ε", _TWO, _both_above_rr),
-    Claim("main", "For ε ≥ 4 all methods converge in overall accuracy", "abstract; sec:conclusion",
-          "all pairs agree within 1 point at ε = 4, 6, 8", _BOTH, _converged)]
+    Claim(
+        "main",
+        "For ε ≤ 3 BlockRR matches or surpasses RRWithPrior in overall accuracy",
+        "abstract; tab:cifar10_1, tab:cifar10_2",
+        "the difference is above −1 point at every ε",
+        _BOTH,
+        _compare("accuracy", _TO_3, ["rr_with_prior"], margin=1.0),
+    ),
+    Claim(
+        "main",
+        "For ε ≤ 3 BlockRR is superior to RRWithPrior in the average over the classes",
+        "subsec:experimental_results; tab:cifar10_1(avg.acc), tab:cifar10_2(avg.acc)",
+        "the difference is above 0 at every ε",
+        _BOTH,
+        _compare("average", _TO_3, ["rr_with_prior"]),
+    ),
+    Claim(
+        "main",
+        "At ε ≤ 1 BlockRR keeps a competitive overall accuracy compared to RR",
+        "subsec:experimental_results",
+        "the difference is above −1 point at every ε",
+        _BOTH,
+        _compare("accuracy", _TIGHT, ["rr"], margin=1.0),
+    ),
+    Claim(
+        "main",
+        "At ε ≤ 1 RRWithPrior collapses classes and BlockRR avoids it",
+        "subsec:experimental_results; tab:cifar10_1(cls), tab:cifar10_2(cls)",
+        "RRWithPrior has classes below 1% at every ε, BlockRR has none",
+        _BOTH,
+        _collapse,
+    ),
+    Claim(
+        "main",
+        "BlockRR maintains balanced per-class performance for ε ≥ 1",
+        "subsec:experimental_results; tab:cifar10_2(cls)",
+        "its weakest class reaches half of its average at every ε from 1 to 8",
+        _TWO,
+        lambda view: _balanced(view, (1.0, 2.0, 3.0, 4.0, 6.0, 8.0)),
+    ),
+    Claim(
+        "main",
+        "At ε ≤ 1 BlockRR has a smaller variance than RRWithPrior",
+        "subsec:experimental_results; sec:conclusion",
+        "the ratio of standard deviations, pooled over ε, is below 1",
+        _BOTH,
+        lambda view: _steadier(view, _TIGHT, ("rr_with_prior",)),
+    ),
+    Claim(
+        "main",
+        "At ε = 0.6 and 1 BlockRR has the best overall accuracy",
+        "tab:cifar10_1",
+        "above RR and RRWithPrior at both ε",
+        _ONE,
+        _compare("accuracy", (0.6, 1.0), ["rr", "rr_with_prior"]),
+    ),
+    Claim(
+        "main",
+        "At ε = 2 and 3 BlockRR is the best, with smaller variance",
+        "subsec:experimental_results",
+        "above both others at both ε, and a smaller pooled standard deviation than each",
+        _ONE,
+        _best_and_steadier,
+    ),
+    Claim(
+        "main",
+        "At ε ≤ 1 both RRWithPrior and BlockRR outperform RR in overall accuracy",
+        "subsec:experimental_results; tab:cifar10_2",
+        "both differences are above 0 at every ε",
+        _TWO,
+        _both_above_rr,
+    ),
+    Claim(
+        "main",
+        "For ε ≥ 4 all methods converge in overall accuracy",
+        "abstract; sec:conclusion",
+        "all pairs agree within 1 point at ε = 4, 6, 8",
+        _BOTH,
+        _converged,
+    ),
+]
 
 # %% ../../nbs/study/03_claims.ipynb #ada77948
 CLAIMS += [
-    Claim("l", "For ε ≤ 1 accuracy is stable in l, within 2%", "subsubsec:l; tab:delta-ablation",
-          "all pairs of l agree within 2 points", _TWO, lambda view: _stable(view, "l", _TIGHT, 2.0)),
-    Claim("l", "For ε ≤ 1 the best l is not at the boundary", "subsubsec:l",
-          "the best inner l beats the best of the two ends at every ε", _TWO,
-          lambda view: _best_within(view, "l", _TIGHT, lambda x, ends: x not in ends)),
-    Claim("l", "At ε = 3 and 4 accuracy falls with l", "subsubsec:l", "the slope on l is below 0 at both ε", _TWO,
-          lambda view: _falling(view, "l", (3.0, 4.0))),
-    Claim("sigma", "Accuracy is stable across a wide range of σ", "subsubsec:sigma",
-          "all pairs of σ in [0.2, 1.6] agree within 2 points, at all six ε", _TWO,
-          lambda view: _stable(view, "sigma", (0.6, 0.8, 1.0, 2.0, 3.0, 4.0), 2.0)),
-    Claim("sigma", "For ε ≤ 1 very small σ gives slightly lower accuracy", "subsubsec:sigma; fig:acc_a",
-          "the smallest σ is below the mean of σ in [0.8, 1.4] at every ε", _TWO, lambda view: _low_start(view, _TIGHT)),
-    Claim("sigma", "For ε ≤ 1 the best results are around σ = 1.2", "subsubsec:sigma; fig:acc_a",
-          "the best σ in [1.0, 1.4] beats the best one outside at every ε", _TWO,
-          lambda view: _best_within(view, "sigma", _TIGHT, lambda x, ends: 1.0 <= x <= 1.4)),
-    Claim("sigma", "At ε = 3 and 4 accuracy is almost constant in σ, within the error bars", "subsubsec:sigma; fig:acc_b",
-          "all pairs of σ agree within twice the mean standard deviation", _TWO,
-          lambda view: _stable(view, "sigma", (3.0, 4.0), None))]
+    Claim(
+        "l",
+        "For ε ≤ 1 accuracy is stable in l, within 2%",
+        "subsubsec:l; tab:delta-ablation",
+        "all pairs of l agree within 2 points",
+        _TWO,
+        lambda view: _stable(view, "l", _TIGHT, 2.0),
+    ),
+    Claim(
+        "l",
+        "For ε ≤ 1 the best l is not at the boundary",
+        "subsubsec:l",
+        "the best inner l beats the best of the two ends at every ε",
+        _TWO,
+        lambda view: _best_within(view, "l", _TIGHT, lambda x, ends: x not in ends),
+    ),
+    Claim(
+        "l",
+        "At ε = 3 and 4 accuracy falls with l",
+        "subsubsec:l",
+        "the slope on l is below 0 at both ε",
+        _TWO,
+        lambda view: _falling(view, "l", (3.0, 4.0)),
+    ),
+    Claim(
+        "sigma",
+        "Accuracy is stable across a wide range of σ",
+        "subsubsec:sigma",
+        "all pairs of σ in [0.2, 1.6] agree within 2 points, at all six ε",
+        _TWO,
+        lambda view: _stable(view, "sigma", (0.6, 0.8, 1.0, 2.0, 3.0, 4.0), 2.0),
+    ),
+    Claim(
+        "sigma",
+        "For ε ≤ 1 very small σ gives slightly lower accuracy",
+        "subsubsec:sigma; fig:acc_a",
+        "the smallest σ is below the mean of σ in [0.8, 1.4] at every ε",
+        _TWO,
+        lambda view: _low_start(view, _TIGHT),
+    ),
+    Claim(
+        "sigma",
+        "For ε ≤ 1 the best results are around σ = 1.2",
+        "subsubsec:sigma; fig:acc_a",
+        "the best σ in [1.0, 1.4] beats the best one outside at every ε",
+        _TWO,
+        lambda view: _best_within(view, "sigma", _TIGHT, lambda x, ends: 1.0 <= x <= 1.4),
+    ),
+    Claim(
+        "sigma",
+        "At ε = 3 and 4 accuracy is almost constant in σ, within the error bars",
+        "subsubsec:sigma; fig:acc_b",
+        "all pairs of σ agree within twice the mean standard deviation",
+        _TWO,
+        lambda view: _stable(view, "sigma", (3.0, 4.0), None),
+    ),
+]
 
 # %% ../../nbs/study/03_claims.ipynb #9906cee3
 def _judge(claim, view):
@@ -323,9 +457,18 @@ def claims(
                 ours[dataset], theirs[dataset] = _ours(frame, dataset), _theirs(dataset)
             holds, evidence = _judge(claim, ours[dataset])
             in_print, printed = _judge(claim, theirs[dataset])
-            rows.append({"claim": claim.text, "where": claim.where, "data": paper.DATASETS[dataset],
-                         "criterion": claim.criterion, "holds": holds, "evidence": evidence,
-                         "in_print": in_print, "print_evidence": "not printed" if printed == "no records" else printed})
+            rows.append(
+                {
+                    "claim": claim.text,
+                    "where": claim.where,
+                    "data": paper.DATASETS[dataset],
+                    "criterion": claim.criterion,
+                    "holds": holds,
+                    "evidence": evidence,
+                    "in_print": in_print,
+                    "print_evidence": "not printed" if printed == "no records" else printed,
+                }
+            )
     return pd.DataFrame(rows)
 
 # %% ../../nbs/study/03_claims.ipynb #be0cb4ab
@@ -334,7 +477,9 @@ def _tally(table):
     lines = []
     for verdict, words in (("yes", "Hold"), ("no", "Do not hold"), ("cannot be told", "Cannot be told")):
         found = [f"{r.claim} ({r.data})" for r in table.itertuples() if r.holds == verdict]
-        lines.append(f"<li><b>{words} ({len(found)} of {len(table)})</b>: {html.escape('; '.join(found)) or 'none'}</li>")
+        lines.append(
+            f"<li><b>{words} ({len(found)} of {len(table)})</b>: {html.escape('; '.join(found)) or 'none'}</li>"
+        )
     return f"<ul>{''.join(lines)}</ul>"
 
 
@@ -343,12 +488,21 @@ def show_claims(
 ) -> HTML:  # a list by verdict, then one claim a row
     "The verdicts with the numbers that decided."
     if len(table) and (table.evidence == "no records").all():
-        return HTML("<p>These records hold none of the runs that the paper's claims are about. With the records of the laptop profile each claim gets a verdict here.</p>")
+        return HTML(
+            "<p>These records hold none of the runs that the paper's claims are about. With the records of the laptop profile each claim gets a verdict here.</p>"
+        )
+
     def row(r):
-        words = [f"{html.escape(r.claim)} ({r.data})<br><small>{html.escape(r.where)}</small>", html.escape(r.criterion),
-                 f"<b>{r.holds}</b><br><small>{html.escape(r.evidence)}</small>",
-                 f"{r.in_print}<br><small>{html.escape(r.print_evidence)}</small>"]
+        words = [
+            f"{html.escape(r.claim)} ({r.data})<br><small>{html.escape(r.where)}</small>",
+            html.escape(r.criterion),
+            f"<b>{r.holds}</b><br><small>{html.escape(r.evidence)}</small>",
+            f"{r.in_print}<br><small>{html.escape(r.print_evidence)}</small>",
+        ]
         return "<tr>" + "".join(f"<td>{word}</td>" for word in words) + "</tr>"
-    head = "".join(f"<th>{name}</th>" for name in ("claim", "it holds if", "with our records", "with the paper's own numbers"))
+
+    head = "".join(
+        f"<th>{name}</th>" for name in ("claim", "it holds if", "with our records", "with the paper's own numbers")
+    )
     body = "".join(row(r) for r in table.itertuples())
     return HTML(f"{_tally(table)}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")

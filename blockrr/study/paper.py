@@ -15,22 +15,28 @@ EPSILONS = (0.6, 0.8, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, math.inf)
 MECHANISMS = MappingProxyType({"rr": "RR", "rr_with_prior": "RRWithPrior", "block_rr": "BlockRR"})
 DATASETS = MappingProxyType({"cifar10_1": "CIFAR-10₁", "cifar10_2": "CIFAR-10₂"})
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-TRAIN_COUNTS = MappingProxyType({
-    "cifar10_1": (5000, 4900, 4700, 4600, 4500, 4800, 1000, 1500, 1000, 1500),
-    "cifar10_2": (5000, 4900, 4700, 4600, 4500, 4800, 600, 500, 700, 400)})
+TRAIN_COUNTS = MappingProxyType(
+    {
+        "cifar10_1": (5000, 4900, 4700, 4600, 4500, 4800, 1000, 1500, 1000, 1500),
+        "cifar10_2": (5000, 4900, 4700, 4600, 4500, 4800, 600, 500, 700, 400),
+    }
+)
 SEEDS = 10  # runs behind every printed mean
 
 # %% ../../nbs/study/01_paper.ipynb #88ed9f59
-LABELS = MappingProxyType({
-    "tab:cifar10_1": ("overall", "cifar10_1"),
-    "tab:cifar10_2": ("overall", "cifar10_2"),
-    "tab:cifar10_1(avg.acc)": ("average", "cifar10_1"),
-    "tab:cifar10_2(avg.acc)": ("average", "cifar10_2"),
-    "tab:cifar10_1(cls)": ("per_class", "cifar10_1"),
-    "tab:cifar10_2(cls)": ("per_class", "cifar10_2"),
-    "tab:delta-ablation": ("ablation_l", "cifar10_2"),
-    "tab:dp_params1": ("settings", "cifar10_1"),
-    "tab:dp_params2": ("settings", "cifar10_2")})
+LABELS = MappingProxyType(
+    {
+        "tab:cifar10_1": ("overall", "cifar10_1"),
+        "tab:cifar10_2": ("overall", "cifar10_2"),
+        "tab:cifar10_1(avg.acc)": ("average", "cifar10_1"),
+        "tab:cifar10_2(avg.acc)": ("average", "cifar10_2"),
+        "tab:cifar10_1(cls)": ("per_class", "cifar10_1"),
+        "tab:cifar10_2(cls)": ("per_class", "cifar10_2"),
+        "tab:delta-ablation": ("ablation_l", "cifar10_2"),
+        "tab:dp_params1": ("settings", "cifar10_1"),
+        "tab:dp_params2": ("settings", "cifar10_2"),
+    }
+)
 KINDS = tuple(dict.fromkeys(kind for kind, _ in LABELS.values()))
 
 # %% ../../nbs/study/01_paper.ipynb #ec048202
@@ -178,8 +184,11 @@ def _blocks(text):
     return blocks
 
 
-_TEXT = {label: rows for text in (_OVERALL, _AVERAGE, _PER_CLASS_1, _PER_CLASS_2, _ABLATION_L, _SETTINGS)
-         for label, rows in _blocks(text).items()}
+_TEXT = {
+    label: rows
+    for text in (_OVERALL, _AVERAGE, _PER_CLASS_1, _PER_CLASS_2, _ABLATION_L, _SETTINGS)
+    for label, rows in _blocks(text).items()
+}
 
 # %% ../../nbs/study/01_paper.ipynb #c3192cad
 def settings(
@@ -208,14 +217,20 @@ def _long_rows(label):
         if kind == "per_class":
             cells = [({"mechanism": words[0], "class": i}, v, "nan") for i, v in enumerate(words[1:])]
         elif kind == "ablation_l":
-            cells = [({"mechanism": "block_rr", "l": l}, *words[2 * l:2 * l + 2]) for l in range(7)]
+            cells = [({"mechanism": "block_rr", "l": l}, *words[2 * l : 2 * l + 2]) for l in range(7)]
         elif kind == "overall":
-            cells = [({"mechanism": m}, *words[2 * i:2 * i + 2]) for i, m in enumerate(MECHANISMS)]
+            cells = [({"mechanism": m}, *words[2 * i : 2 * i + 2]) for i, m in enumerate(MECHANISMS)]
         else:
             cells = [({"mechanism": m}, v, "nan") for m, v in zip(MECHANISMS, words)]
         for where, value, std in cells:
-            yield {**place, "epsilon": epsilon, **where, "value": float(value), "std": float(std),
-                   "misprint": not 0 <= float(value) <= 100}
+            yield {
+                **place,
+                "epsilon": epsilon,
+                **where,
+                "value": float(value),
+                "std": float(std),
+                "misprint": not 0 <= float(value) <= 100,
+            }
 
 
 def printed(
@@ -223,17 +238,30 @@ def printed(
 ) -> "pandas.DataFrame":  # one printed number a row; accuracies in percent
     "The printed numbers of one `kind` in long form, misprints included and flagged."
     import pandas as pd
+
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {KINDS}, got {kind!r}")
     if kind != "settings":
         return pd.DataFrame([row for label in LABELS if LABELS[label][0] == kind for row in _long_rows(label)])
-    rows = [{"table": label, "dataset": dataset, "epsilon": epsilon, "mechanism": "block_rr",
-             **dict(zip(("sigma", "l"), settings(dataset, epsilon)))}
-            for label, (k, dataset) in LABELS.items() if k == kind for epsilon in EPSILONS[:-1]]
+    rows = [
+        {
+            "table": label,
+            "dataset": dataset,
+            "epsilon": epsilon,
+            "mechanism": "block_rr",
+            **dict(zip(("sigma", "l"), settings(dataset, epsilon))),
+        }
+        for label, (k, dataset) in LABELS.items()
+        if k == kind
+        for epsilon in EPSILONS[:-1]
+    ]
     return pd.DataFrame(rows).astype({"l": "Int64"})
 
 # %% ../../nbs/study/01_paper.ipynb #eee12482
-def audit() -> "pandas.DataFrame":  # one comparison a row: kind, table, dataset, epsilon, method, printed, recomputed, difference
+def audit() -> (
+    "pandas.DataFrame"
+):  # one comparison a row: kind, table, dataset, epsilon, method, printed, recomputed, difference
     "Every comparison that the paper's printed numbers allow, those that agree included."
     from blockrr.study import audit as module  # it imports this module, hence not at the top
+
     return module.audit()

@@ -32,15 +32,16 @@ from .experiment import provenance
 # %% ../../nbs/study/06_regression.ipynb #9b370ff9
 BIASED = ("rr", "rr_on_bins", "rp_uniform", "rp_project", "exponential", "square_wave")
 UNBIASED = ("laplace", "discrete_laplace", "staircase_l1", "staircase_l2", "unbiased", "gaussian")
-REFERENCES = ("none", "grid") # without privacy
+REFERENCES = ("none", "grid")  # without privacy
 REGRESSION_MECHANISMS = BIASED + UNBIASED
 WITH_PRIOR = ("rr_on_bins", "rp_uniform", "rp_project", "unbiased")
 REGRESSION_LEARNERS = ("linear", "boosting", "mean")
-DELTA = 1e-5 # of the Gaussian, stated here once
+DELTA = 1e-5  # of the Gaussian, stated here once
+
 
 def treatments(
-    mechanism: str, # a name in `REGRESSION_MECHANISMS` or `REFERENCES`
-) -> tuple: # of "raw", "debiased", "clipped"
+    mechanism: str,  # a name in `REGRESSION_MECHANISMS` or `REFERENCES`
+) -> tuple:  # of "raw", "debiased", "clipped"
     "What is done with a mechanism's released numbers."
     return ("raw", "debiased") if mechanism in BIASED else ("raw", "clipped") if mechanism in UNBIASED else ("raw",)
 
@@ -48,65 +49,94 @@ def treatments(
 @dataclass(frozen=True)
 class RegressionSpec:
     "One run: a table, a mechanism, what is done with its numbers, a learner and a seed."
-    dataset: str # a name in `learning.tabular.TABLES`
-    mechanism: str # a name in `REGRESSION_MECHANISMS` or `REFERENCES`
-    epsilon: float # above 0, to infinity; references have infinity
-    seed: int = 0 # >= 0
-    learner: str = "linear" # "linear" (Poisson regression for counts, else ridge), "boosting", or "mean" (a constant)
-    labels: str = "raw" # "raw", "debiased" or "clipped", see `treatments`
-    prior_fraction: float = None # share of training rows that pays for the prior, for mechanisms that need one; None: a tenth
+
+    dataset: str  # a name in `learning.tabular.TABLES`
+    mechanism: str  # a name in `REGRESSION_MECHANISMS` or `REFERENCES`
+    epsilon: float  # above 0, to infinity; references have infinity
+    seed: int = 0  # >= 0
+    learner: str = "linear"  # "linear" (Poisson regression for counts, else ridge), "boosting", or "mean" (a constant)
+    labels: str = "raw"  # "raw", "debiased" or "clipped", see `treatments`
+    prior_fraction: float = (
+        None  # share of training rows that pays for the prior, for mechanisms that need one; None: a tenth
+    )
 
     def __post_init__(self):
-        for field, known in (("dataset", TABLES), ("mechanism", REGRESSION_MECHANISMS + REFERENCES), ("learner", REGRESSION_LEARNERS)):
-            if getattr(self, field) not in known: raise ValueError(f"{field}: needs one of {', '.join(known)}, got {getattr(self, field)!r}")
+        for field, known in (
+            ("dataset", TABLES),
+            ("mechanism", REGRESSION_MECHANISMS + REFERENCES),
+            ("learner", REGRESSION_LEARNERS),
+        ):
+            if getattr(self, field) not in known:
+                raise ValueError(f"{field}: needs one of {', '.join(known)}, got {getattr(self, field)!r}")
         set_ = lambda name, value: object.__setattr__(self, name, value)
         set_("epsilon", check_epsilon(math.inf if self.epsilon == "inf" else self.epsilon))
-        if self.epsilon == 0: raise ValueError("epsilon: the study needs epsilon > 0; at 0 a release says nothing")
-        if self.mechanism in REFERENCES and not math.isinf(self.epsilon): raise ValueError(f"epsilon: {self.mechanism} is not private and needs infinity, got {self.epsilon}")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, Integral) or self.seed < 0: raise ValueError(f"seed: needs an integer >= 0, got {self.seed!r}")
+        if self.epsilon == 0:
+            raise ValueError("epsilon: the study needs epsilon > 0; at 0 a release says nothing")
+        if self.mechanism in REFERENCES and not math.isinf(self.epsilon):
+            raise ValueError(f"epsilon: {self.mechanism} is not private and needs infinity, got {self.epsilon}")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, Integral) or self.seed < 0:
+            raise ValueError(f"seed: needs an integer >= 0, got {self.seed!r}")
         set_("seed", int(self.seed))
-        if self.labels not in treatments(self.mechanism): raise ValueError(f"labels: {self.mechanism} needs one of {', '.join(treatments(self.mechanism))}, got {self.labels!r}")
-        if self.mechanism in WITH_PRIOR: set_("prior_fraction", _fraction(.1 if self.prior_fraction is None else self.prior_fraction))
-        elif self.prior_fraction is not None: raise ValueError(f"prior_fraction: {self.mechanism} needs no prior, got {self.prior_fraction}")
+        if self.labels not in treatments(self.mechanism):
+            raise ValueError(
+                f"labels: {self.mechanism} needs one of {', '.join(treatments(self.mechanism))}, got {self.labels!r}"
+            )
+        if self.mechanism in WITH_PRIOR:
+            set_("prior_fraction", _fraction(0.1 if self.prior_fraction is None else self.prior_fraction))
+        elif self.prior_fraction is not None:
+            raise ValueError(f"prior_fraction: {self.mechanism} needs no prior, got {self.prior_fraction}")
 
-    def to_dict(self) -> dict: # plain JSON types; infinity is "inf"; no prior_fraction where there is no prior
+    def to_dict(self) -> dict:  # plain JSON types; infinity is "inf"; no prior_fraction where there is no prior
         facts = {**asdict(self), "epsilon": "inf" if math.isinf(self.epsilon) else self.epsilon}
         return {k: v for k, v in facts.items() if v is not None}
 
     @property
-    def key(self) -> str: return json.dumps(self.to_dict(), sort_keys=True)
+    def key(self) -> str:
+        return json.dumps(self.to_dict(), sort_keys=True)
 
     @property
-    def release(self) -> "RegressionSpec": # what the released numbers depend on
+    def release(self) -> "RegressionSpec":  # what the released numbers depend on
         "The spec without learner and treatment."
         return replace(self, learner="linear", labels="raw")
 
-    def seeds(self) -> tuple: # seeds of (split, prior, release, learner)
+    def seeds(self) -> tuple:  # seeds of (split, prior, release, learner)
         "Independent streams: the split's and the learner's depend on table and seed alone, the others on the release."
         names = {"split": self.dataset, "prior": self.release.key, "release": self.release.key, "learner": self.dataset}
         return tuple(seed_sequence(self.seed, purpose, name) for purpose, name in names.items())
 
+
 def _fraction(value) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < 1: raise ValueError(f"prior_fraction: needs 0 < prior_fraction < 1, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < 1:
+        raise ValueError(f"prior_fraction: needs 0 < prior_fraction < 1, got {value!r}")
     return float(value)
 
 # %% ../../nbs/study/06_regression.ipynb #559edd26
 def regression_grid(
-    dataset: str, # name of a table
-    epsilons, # numbers above 0, or "inf"
-    seeds, # a number of seeds, or a list of them
-    mechanisms=REGRESSION_MECHANISMS, # names; references come once, at infinity
-    learners=("linear", "boosting"), # names; "mean" is added for `none`, as the score of knowing nothing but an average
-    prior_fraction=None, # for mechanisms that need a prior
-) -> list: # of RegressionSpec
+    dataset: str,  # name of a table
+    epsilons,  # numbers above 0, or "inf"
+    seeds,  # a number of seeds, or a list of them
+    mechanisms=REGRESSION_MECHANISMS,  # names; references come once, at infinity
+    learners=(
+        "linear",
+        "boosting",
+    ),  # names; "mean" is added for `none`, as the score of knowing nothing but an average
+    prior_fraction=None,  # for mechanisms that need a prior
+) -> list:  # of RegressionSpec
     "All cells of a slice: every mechanism with both treatments and every learner."
     specs, seeds = [], list(range(seeds)) if isinstance(seeds, Integral) else list(seeds)
     for m, e in product(mechanisms, epsilons):
-        if m in REFERENCES: continue
+        if m in REFERENCES:
+            continue
         extra = {"prior_fraction": prior_fraction} if m in WITH_PRIOR else {}
-        specs += [RegressionSpec(dataset, m, e, s, learner, t, **extra) for t, learner, s in product(treatments(m), learners, seeds)]
+        specs += [
+            RegressionSpec(dataset, m, e, s, learner, t, **extra)
+            for t, learner, s in product(treatments(m), learners, seeds)
+        ]
     for m in (m for m in mechanisms if m in REFERENCES):
-        specs += [RegressionSpec(dataset, m, math.inf, s, learner) for learner, s in product([*learners, *["mean"] * (m == "none")], seeds)]
+        specs += [
+            RegressionSpec(dataset, m, math.inf, s, learner)
+            for learner, s in product([*learners, *["mean"] * (m == "none")], seeds)
+        ]
     return specs
 
 # %% ../../nbs/study/06_regression.ipynb #9decf18b
@@ -115,124 +145,166 @@ def _steps_laplace(grid, epsilon) -> ValueMechanism:
     m = numeric.discrete_laplace(range(len(grid)), epsilon)
     return ValueMechanism(m.transition, epsilon, grid.tolist(), grid[0] + (grid[1] - grid[0]) * m.points, m.name)
 
-_FREE = {"rr": numeric.randomized_response, "exponential": numeric.exponential, "square_wave": numeric.square_wave,
-         "laplace": numeric.laplace, "discrete_laplace": _steps_laplace, "gaussian": lambda v, e: numeric.gaussian(v, e, DELTA),
-         "staircase_l1": lambda v, e: numeric.staircase(v, e, "absolute"), "staircase_l2": lambda v, e: numeric.staircase(v, e, "squared")}
+
+_FREE = {
+    "rr": numeric.randomized_response,
+    "exponential": numeric.exponential,
+    "square_wave": numeric.square_wave,
+    "laplace": numeric.laplace,
+    "discrete_laplace": _steps_laplace,
+    "gaussian": lambda v, e: numeric.gaussian(v, e, DELTA),
+    "staircase_l1": lambda v, e: numeric.staircase(v, e, "absolute"),
+    "staircase_l2": lambda v, e: numeric.staircase(v, e, "squared"),
+}
+
 
 @lru_cache(maxsize=32)
-def _without_prior(name, public, epsilon): return _FREE[name](public.grid, epsilon)
+def _without_prior(name, public, epsilon):
+    return _FREE[name](public.grid, epsilon)
+
 
 def build(
-    name: str, # a name in `REGRESSION_MECHANISMS`
-    public, # PublicRange
-    epsilon: float, # above 0
-    prior=None, # one weight for each public value, for mechanisms in `WITH_PRIOR`
-): # ValueMechanism or IntervalMechanism
+    name: str,  # a name in `REGRESSION_MECHANISMS`
+    public,  # PublicRange
+    epsilon: float,  # above 0
+    prior=None,  # one weight for each public value, for mechanisms in `WITH_PRIOR`
+):  # ValueMechanism or IntervalMechanism
     "A mechanism of the study for a public range."
     grid = public.grid
-    if name in _FREE: return _without_prior(name, public, epsilon)
-    if name == "rr_on_bins": return numeric.rr_on_bins(grid, prior, epsilon)
-    if name == "unbiased": return numeric.optimal_unbiased(grid, prior, epsilon)
+    if name in _FREE:
+        return _without_prior(name, public, epsilon)
+    if name == "rr_on_bins":
+        return numeric.rr_on_bins(grid, prior, epsilon)
+    if name == "unbiased":
+        return numeric.optimal_unbiased(grid, prior, epsilon)
     edges = np.concatenate([grid[:1], (grid[1:] + grid[:-1]) / 2, grid[-1:]])
-    return numeric.rp_with_prior(edges, prior, epsilon, outside={"rp_uniform": "uniform", "rp_project": "project"}[name])
+    return numeric.rp_with_prior(
+        edges, prior, epsilon, outside={"rp_uniform": "uniform", "rp_project": "project"}[name]
+    )
 
 # %% ../../nbs/study/06_regression.ipynb #6d6fc33f
 @dataclass(frozen=True, eq=False)
 class ReleasedNumbers:
     "What was released of a training set, and what is public about it."
-    values: np.ndarray # float [n_released]
-    rows: np.ndarray # int [n_released], rows of the training part, increasing
-    held: np.ndarray # int [n_held], rows that paid for the prior
-    mechanism: object # ValueMechanism or IntervalMechanism; None for references
-    public: object # PublicRange
-    details: dict # public facts for the record
 
-    def treated(self,
-        labels: str, # "raw", "debiased" or "clipped"
-        values=None, # released numbers; None: all that were released
-    ) -> np.ndarray: # float, as many as values
+    values: np.ndarray  # float [n_released]
+    rows: np.ndarray  # int [n_released], rows of the training part, increasing
+    held: np.ndarray  # int [n_held], rows that paid for the prior
+    mechanism: object  # ValueMechanism or IntervalMechanism; None for references
+    public: object  # PublicRange
+    details: dict  # public facts for the record
+
+    def treated(
+        self,
+        labels: str,  # "raw", "debiased" or "clipped"
+        values=None,  # released numbers; None: all that were released
+    ) -> np.ndarray:  # float, as many as values
         "Post-processed numbers."
         v, m = self.values if values is None else np.asarray(values, float), self.mechanism
-        if labels == "clipped": return self.public.clip(v)
-        if labels == "raw" or m is None: return v
-        if hasattr(m, "debias_values"): return m.debias_values(v)
+        if labels == "clipped":
+            return self.public.clip(v)
+        if labels == "raw" or m is None:
+            return v
+        if hasattr(m, "debias_values"):
+            return m.debias_values(v)
         order = np.argsort(m.points)
         return np.linalg.solve(m.transition, m.values)[order][np.searchsorted(m.points[order], v)]
 
-    def lowest(self, labels: str) -> float: # a public number
+    def lowest(self, labels: str) -> float:  # a public number
         "The smallest number that can be learnt from."
-        if self.mechanism is None: return self.public.low
+        if self.mechanism is None:
+            return self.public.low
         ends = self.mechanism.points if isinstance(self.mechanism, ValueMechanism) else np.array(self.mechanism.support)
         return float(self.treated(labels, ends).min())
 
 # %% ../../nbs/study/06_regression.ipynb #88e94cdb
 def release_numbers(
-    spec: RegressionSpec, # what to run; learner and treatment do not matter
-    target, # float [n], the true targets of the training rows
-    public, # PublicRange of the table
+    spec: RegressionSpec,  # what to run; learner and treatment do not matter
+    target,  # float [n], the true targets of the training rows
+    public,  # PublicRange of the table
 ) -> ReleasedNumbers:
     "Release the training targets of one run, once."
     split_seed, prior_seed, release_seed, _ = spec.seeds()
     everything, nothing = np.arange(len(target)), np.empty(0, int)
-    if spec.mechanism == "none": return ReleasedNumbers(np.asarray(target, float), everything, nothing, None, public, {})
+    if spec.mechanism == "none":
+        return ReleasedNumbers(np.asarray(target, float), everything, nothing, None, public, {})
     y = public.clip(target)
-    if spec.mechanism == "grid": return ReleasedNumbers(numeric.to_values(y, public.grid), everything, nothing, None, public, {})
+    if spec.mechanism == "grid":
+        return ReleasedNumbers(numeric.to_values(y, public.grid), everything, nothing, None, public, {})
     held, rows, prior = nothing, everything, None
     if spec.mechanism in WITH_PRIOR:
         held, rows = split(len(y), spec.prior_fraction, split_seed)
         seen = numeric.to_values(y[held], public.grid)
         prior = estimate_prior(seen, public.grid.tolist(), spec.epsilon, prior_seed, quiet=True)
-    with warnings.catch_warnings(): # a release of nothing is recorded as any other
+    with warnings.catch_warnings():  # a release of nothing is recorded as any other
         warnings.simplefilter("ignore", ReleaseWarning)
         m = build(spec.mechanism, public, spec.epsilon, prior)
     certificate = _certificate(spec.mechanism, public, spec.epsilon) if prior is None else m.certify()
-    if not certificate.holds: raise RuntimeError(f"{spec.key}: the certificate does not hold: {certificate}")
+    if not certificate.holds:
+        raise RuntimeError(f"{spec.key}: the certificate does not hold: {certificate}")
     details = {"certified": certificate.epsilon if prior is None else max(certificate.epsilon, spec.epsilon)}
-    if math.isinf(details["certified"]): del details["certified"]
-    if spec.mechanism == "gaussian": details["delta"] = certificate.delta
-    if spec.mechanism == "rr_on_bins": details.update(bins=len(m.points), prior=[round(float(p), 4) for p in prior])
-    if spec.mechanism.startswith("rp_"): details.update(interval=[m.low, m.high], bandwidth=m.delta)
+    if math.isinf(details["certified"]):
+        del details["certified"]
+    if spec.mechanism == "gaussian":
+        details["delta"] = certificate.delta
+    if spec.mechanism == "rr_on_bins":
+        details.update(bins=len(m.points), prior=[round(float(p), 4) for p in prior])
+    if spec.mechanism.startswith("rp_"):
+        details.update(interval=[m.low, m.high], bandwidth=m.delta)
     return ReleasedNumbers(m.privatize(y[rows], seed=release_seed), rows, held, m, public, details)
 
+
 @lru_cache(maxsize=32)
-def _certificate(name, public, epsilon): return _without_prior(name, public, epsilon).certify()
+def _certificate(name, public, epsilon):
+    return _without_prior(name, public, epsilon).certify()
 
 # %% ../../nbs/study/06_regression.ipynb #39a2e25c
-FLOOR = .1 # of a step of the public grid: the smallest mean that a model of counts may predict
+FLOOR = 0.1  # of a step of the public grid: the smallest mean that a model of counts may predict
+
 
 def poisson_fit(
-    x, # float [n, d], standardised
-    y, # float [n], any real numbers: counts, or unbiased estimates of counts
-    penalty: float, # lambda >= 0, on the coefficients and not on the intercept
-    floor: float = FLOOR, # the mean that is predicted where the labels' mean is not above it, > 0
-    start=None, # float [d + 1], where to begin
-) -> np.ndarray: # float [d + 1]: intercept, coefficients
+    x,  # float [n, d], standardised
+    y,  # float [n], any real numbers: counts, or unbiased estimates of counts
+    penalty: float,  # lambda >= 0, on the coefficients and not on the intercept
+    floor: float = FLOOR,  # the mean that is predicted where the labels' mean is not above it, > 0
+    start=None,  # float [d + 1], where to begin
+) -> np.ndarray:  # float [d + 1]: intercept, coefficients
     "Poisson regression for labels that may be negative, by Newton's method."
     n, d = x.shape
-    if y.mean() <= floor: return np.concatenate([[math.log(floor)], np.zeros(d)])
-    X, ridge = np.column_stack([np.ones(n), x]), np.concatenate([[0.], np.full(d, penalty)])
+    if y.mean() <= floor:
+        return np.concatenate([[math.log(floor)], np.zeros(d)])
+    X, ridge = np.column_stack([np.ones(n), x]), np.concatenate([[0.0], np.full(d, penalty)])
     right, w = X.T @ y / n, np.concatenate([[math.log(y.mean())], np.zeros(d)]) if start is None else start
+
     def value(w):
-        with np.errstate(over="ignore"): return float(np.exp(X @ w).mean() - right @ w + ridge @ w**2 / 2)
+        with np.errstate(over="ignore"):
+            return float(np.exp(X @ w).mean() - right @ w + ridge @ w**2 / 2)
+
     now = value(w)
     for _ in range(100):
         mu = np.exp(X @ w)
         slope = X.T @ mu / n - right + ridge * w
         step = np.linalg.solve((X.T * (mu / n)) @ X + np.diag(ridge + 1e-12), slope)
-        if (decrement := float(slope @ step)) < 1e-12 * (1 + abs(now)): break
-        size = 1.
-        while not (then := value(w - size * step)) <= now - .25 * size * decrement and size > 1e-9: size /= 2
+        if (decrement := float(slope @ step)) < 1e-12 * (1 + abs(now)):
+            break
+        size = 1.0
+        while not (then := value(w - size * step)) <= now - 0.25 * size * decrement and size > 1e-9:
+            size /= 2
         w, now = w - size * step, min(then, now)
     return w
 
-def ridge_fit(x, y, penalty: float, floor=None, start=None) -> np.ndarray: # as poisson_fit, for squared loss
+
+def ridge_fit(x, y, penalty: float, floor=None, start=None) -> np.ndarray:  # as poisson_fit, for squared loss
     "Ridge regression: mean squared error / 2 + penalty |w|^2 / 2."
     center, n = x.mean(0), len(y)
-    w = np.linalg.solve((x - center).T @ (x - center) / n + penalty * np.eye(x.shape[1]), (x - center).T @ (y - y.mean()) / n)
+    w = np.linalg.solve(
+        (x - center).T @ (x - center) / n + penalty * np.eye(x.shape[1]), (x - center).T @ (y - y.mean()) / n
+    )
     return np.concatenate([[y.mean() - center @ w], w])
 
 # %% ../../nbs/study/06_regression.ipynb #134122cc
-PENALTIES = tuple(10.**k for k in range(3, -4, -1)) # strong ones first: each fit starts where the last one ended
+PENALTIES = tuple(10.0**k for k in range(3, -4, -1))  # strong ones first: each fit starts where the last one ended
+
 
 def _linear(x, y, counts, floor) -> tuple:
     "A function that predicts, and what to record: the penalty chosen on released labels."
@@ -243,9 +315,10 @@ def _linear(x, y, counts, floor) -> tuple:
         for i, penalty in enumerate(PENALTIES):
             w = fit(x[left], y[left], penalty, floor, w)
             eta = w[0] + x[~left] @ w[1:]
-            losses[i] += np.sum(np.exp(np.minimum(eta, 50)) - y[~left] * eta if counts else (eta - y[~left])**2)
+            losses[i] += np.sum(np.exp(np.minimum(eta, 50)) - y[~left] * eta if counts else (eta - y[~left]) ** 2)
     w, chosen = None, int(np.argmin(losses))
-    for penalty in PENALTIES[:chosen + 1]: w = fit(x, y, penalty, floor, w)
+    for penalty in PENALTIES[: chosen + 1]:
+        w = fit(x, y, penalty, floor, w)
     link = (lambda eta: np.exp(np.minimum(eta, 50))) if counts else (lambda eta: eta)
     return (lambda z: link(w[0] + z @ w[1:])), {"penalty": PENALTIES[chosen]}
 
@@ -254,84 +327,123 @@ def _boosting(x, y, poisson, seed) -> tuple:
     "A function that predicts, and what to record: the number of trees that early stopping on released labels chose."
     from sklearn.ensemble import HistGradientBoostingRegressor
     from threadpoolctl import threadpool_limits
+
     loss = "poisson" if poisson and y.sum() > 0 else "squared_error"
-    model = HistGradientBoostingRegressor(loss=loss, max_iter=100, learning_rate=.1, max_leaf_nodes=8, min_samples_leaf=20, l2_regularization=1., max_bins=63,
-                                          early_stopping=True, validation_fraction=.2, n_iter_no_change=5, random_state=seed)
-    with threadpool_limits(1): model.fit(x, y) # sums in one order: the same trees on any machine
+    model = HistGradientBoostingRegressor(
+        loss=loss,
+        max_iter=100,
+        learning_rate=0.1,
+        max_leaf_nodes=8,
+        min_samples_leaf=20,
+        l2_regularization=1.0,
+        max_bins=63,
+        early_stopping=True,
+        validation_fraction=0.2,
+        n_iter_no_change=5,
+        random_state=seed,
+    )
+    with threadpool_limits(1):
+        model.fit(x, y)  # sums in one order: the same trees on any machine
     return model.predict, {"trees": int(model.n_iter_), "loss": loss}
 
+
 def learn(
-    spec: RegressionSpec, # table, learner and seed are used
-    x, # float [n, d], features of the released rows
-    y, # float [n], numbers to learn from
-    x_test, # float [m, d]
-    public, # PublicRange
-    counts: bool, # whether targets are counts
-    lowest: float, # the smallest number that y can have, a public fact
-) -> tuple: # (float [m] predictions within the public range, details for the record)
+    spec: RegressionSpec,  # table, learner and seed are used
+    x,  # float [n, d], features of the released rows
+    y,  # float [n], numbers to learn from
+    x_test,  # float [m, d]
+    public,  # PublicRange
+    counts: bool,  # whether targets are counts
+    lowest: float,  # the smallest number that y can have, a public fact
+) -> tuple:  # (float [m] predictions within the public range, details for the record)
     "Fit a learner to released numbers and predict. True labels are not among its arguments."
     center, scale = x.mean(0), np.where(x.std(0) > 0, x.std(0), 1)
     x, x_test, floor = (x - center) / scale, (x_test - center) / scale, public.low + FLOOR * public.step
-    if spec.learner == "mean": predict, found = (lambda z: np.full(len(z), y.mean())), {}
-    elif spec.learner == "linear": predict, found = _linear(x, y, counts, floor)
-    else: predict, found = _boosting(x, y, counts and lowest >= 0, int(RandomBits(spec.seeds()[3]).words(1)[0] >> np.uint64(33)))
+    if spec.learner == "mean":
+        predict, found = (lambda z: np.full(len(z), y.mean())), {}
+    elif spec.learner == "linear":
+        predict, found = _linear(x, y, counts, floor)
+    else:
+        predict, found = _boosting(
+            x, y, counts and lowest >= 0, int(RandomBits(spec.seeds()[3]).words(1)[0] >> np.uint64(33))
+        )
     return np.clip(predict(x_test), floor if counts else public.low, public.high), found
 
 # %% ../../nbs/study/06_regression.ipynb #24756b08
 def poisson_deviance(
-    y, # float [m] >= 0
-    mu, # float [m] > 0
-) -> float: # >= 0, 0 where mu equals y
+    y,  # float [m] >= 0
+    mu,  # float [m] > 0
+) -> float:  # >= 0, 0 where mu equals y
     "Mean Poisson deviance of predicted means."
     y, mu = np.asarray(y, float), np.asarray(mu, float)
-    if not (mu > 0).all() or not (y >= 0).all(): raise ValueError(f"deviance: needs y >= 0 and predictions > 0, got at least {y.min():g} and {mu.min():g}")
+    if not (mu > 0).all() or not (y >= 0).all():
+        raise ValueError(f"deviance: needs y >= 0 and predictions > 0, got at least {y.min():g} and {mu.min():g}")
     return float(2 * np.mean(y * np.log(np.where(y > 0, y, 1) / mu) - y + mu))
+
 
 @dataclass(frozen=True)
 class RegressionRecord:
     "What one run measured."
-    spec: RegressionSpec # what was run
-    mse: float # mean squared error of the predictions on the test rows
-    deviance: float # mean Poisson deviance there; None for targets that are no counts
-    label_mse: float # mean squared error of the numbers that were learnt from
-    details: dict # public facts about the release, and what the learner chose from released numbers
+
+    spec: RegressionSpec  # what was run
+    mse: float  # mean squared error of the predictions on the test rows
+    deviance: float  # mean Poisson deviance there; None for targets that are no counts
+    label_mse: float  # mean squared error of the numbers that were learnt from
+    details: dict  # public facts about the release, and what the learner chose from released numbers
 
     def __post_init__(self):
         for name in ("mse", "deviance", "label_mse"):
             value = getattr(self, name)
-            if name == "deviance" and value is None: continue
-            if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < math.inf: raise ValueError(f"{name}: needs a finite number >= 0, got {value!r}")
+            if name == "deviance" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < math.inf:
+                raise ValueError(f"{name}: needs a finite number >= 0, got {value!r}")
 
-    def to_dict(self) -> dict: # plain JSON types
-        return {"spec": self.spec.to_dict(), "mse": self.mse, "deviance": self.deviance, "label_mse": self.label_mse, "details": self.details}
+    def to_dict(self) -> dict:  # plain JSON types
+        return {
+            "spec": self.spec.to_dict(),
+            "mse": self.mse,
+            "deviance": self.deviance,
+            "label_mse": self.label_mse,
+            "details": self.details,
+        }
 
     @classmethod
-    def from_dict(cls, d) -> "RegressionRecord": # KeyError or TypeError if fields are missing or unknown
+    def from_dict(cls, d) -> "RegressionRecord":  # KeyError or TypeError if fields are missing or unknown
         return cls(RegressionSpec(**d["spec"]), *(d[k] for k in ("mse", "deviance", "label_mse", "details")))
 
 # %% ../../nbs/study/06_regression.ipynb #4e4a72da
 _table = lru_cache(maxsize=2)(tabular)
 
+
 def run_on(
-    data: TabularData, # the table
-    specs, # list of RegressionSpec for it
-) -> list: # of RegressionRecord, in the same order
+    data: TabularData,  # the table
+    specs,  # list of RegressionSpec for it
+) -> list:  # of RegressionRecord, in the same order
     "Run cells on a table."
     (x, y), (x_test, y_test) = data.part(test=False), data.part(test=True)
     groups, records = {}, {}
-    for s in dict.fromkeys(specs): groups.setdefault(s.release, []).append(s)
+    for s in dict.fromkeys(specs):
+        groups.setdefault(s.release, []).append(s)
     for release, members in groups.items():
         r = release_numbers(release, y, data.public)
         for s in members:
             labels = r.treated(s.labels)
             mu, found = learn(s, x[r.rows], labels, x_test, data.public, data.counts, r.lowest(s.labels))
             deviance = poisson_deviance(y_test, mu) if data.counts else None
-            records[s] = RegressionRecord(s, float(np.mean((mu - y_test)**2)), deviance, float(np.mean((labels - y[r.rows])**2)), {**r.details, "n": len(r.rows), **found})
+            records[s] = RegressionRecord(
+                s,
+                float(np.mean((mu - y_test) ** 2)),
+                deviance,
+                float(np.mean((labels - y[r.rows]) ** 2)),
+                {**r.details, "n": len(r.rows), **found},
+            )
     return [records[s] for s in specs]
 
+
 def run_regression(
-    specs, # list of RegressionSpec, of one or several tables
-) -> list: # of RegressionRecord, in the same order
+    specs,  # list of RegressionSpec, of one or several tables
+) -> list:  # of RegressionRecord, in the same order
     "Run cells of the grid."
     done = {}
     for name in dict.fromkeys(s.dataset for s in specs):
@@ -342,33 +454,41 @@ def run_regression(
 # %% ../../nbs/study/06_regression.ipynb #1e1bc5cf
 REGRESSION_SCHEMA = 1
 
+
 def regression_provenance(
-    seconds: float, # wall time of the runs
-    names, # names of the tables
-) -> dict: # plain JSON types
+    seconds: float,  # wall time of the runs
+    names,  # names of the tables
+) -> dict:  # plain JSON types
     "Where a measurement comes from."
     where = provenance(seconds, {n: _table(n).sha256 for n in names})
     return {**where, "versions": {**where["versions"], "scikit-learn": version("scikit-learn")}}
 
+
 def save_regression(
-    records, # list of RegressionRecord
-    path, # where to; folders are made
-    provenance: dict = None, # as from `regression_provenance`
-) -> Path: # the path
+    records,  # list of RegressionRecord
+    path,  # where to; folders are made
+    provenance: dict = None,  # as from `regression_provenance`
+) -> Path:  # the path
     "Write records in one piece: complete or not at all."
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    head = json.dumps({"schema": REGRESSION_SCHEMA, "study": "regression", "provenance": provenance or {}}, indent=1, allow_nan=False)
+    head = json.dumps(
+        {"schema": REGRESSION_SCHEMA, "study": "regression", "provenance": provenance or {}}, indent=1, allow_nan=False
+    )
     lines = ",\n  ".join(json.dumps(r.to_dict(), allow_nan=False) for r in records)
-    with atomic_write(path) as f: f.write((head[:-2] + ',\n "records": [\n  ' + lines + "\n ]\n}\n").encode())
+    with atomic_write(path) as f:
+        f.write((head[:-2] + ',\n "records": [\n  ' + lines + "\n ]\n}\n").encode())
     return path
 
+
 def load_regression(
-    path, # a file that `save_regression` wrote
-) -> list: # of RegressionRecord; ValueError if the file is something else
+    path,  # a file that `save_regression` wrote
+) -> list:  # of RegressionRecord; ValueError if the file is something else
     "Read the records of one file."
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
-        if (content["schema"], content["study"]) != (REGRESSION_SCHEMA, "regression"): raise ValueError(f"schema {content['schema']} of {content['study']!r}")
+        if (content["schema"], content["study"]) != (REGRESSION_SCHEMA, "regression"):
+            raise ValueError(f"schema {content['schema']} of {content['study']!r}")
         return [RegressionRecord.from_dict(r) for r in content["records"]]
-    except (ValueError, KeyError, TypeError) as e: raise ValueError(f"{path}: not a file of regression records ({type(e).__name__}: {e})") from None
+    except (ValueError, KeyError, TypeError) as e:
+        raise ValueError(f"{path}: not a file of regression records ({type(e).__name__}: {e})") from None

@@ -16,134 +16,242 @@ from .regression import BIASED, REFERENCES, REGRESSION_MECHANISMS, UNBIASED, loa
 
 # %% ../../nbs/study/07_regression_report.ipynb #0a58103c
 def frame(
-    folder, # records, searched with subfolders; files that are no regression records raise a ValueError
-): # pandas DataFrame, one row a record
+    folder,  # records, searched with subfolders; files that are no regression records raise a ValueError
+):  # pandas DataFrame, one row a record
     "All records below a folder."
     import pandas as pd
+
     paths = sorted(Path(folder).rglob("*.json"))
-    rows = [{**r.to_dict()["spec"], "epsilon": r.spec.epsilon, "mse": r.mse, "deviance": r.deviance, "label_mse": r.label_mse, "details": r.details}
-            for p in paths for r in load_regression(p)]
-    if not rows: raise ValueError(f"{folder}: holds no regression records; run blockrr reproduce --profile regression")
+    rows = [
+        {
+            **r.to_dict()["spec"],
+            "epsilon": r.spec.epsilon,
+            "mse": r.mse,
+            "deviance": r.deviance,
+            "label_mse": r.label_mse,
+            "details": r.details,
+        }
+        for p in paths
+        for r in load_regression(p)
+    ]
+    if not rows:
+        raise ValueError(f"{folder}: holds no regression records; run blockrr reproduce --profile regression")
     found = pd.DataFrame(rows)
     found["deviance"] = found["deviance"].astype(float)
     found["name"] = [display_name(m, t) for m, t in zip(found.mechanism, found["labels"])]
     return found
 
+
 def provenance_of(
-    folder, # records, searched with subfolders
-) -> str: # commits, versions, device, total time
+    folder,  # records, searched with subfolders
+) -> str:  # commits, versions, device, total time
     "One sentence about where the records below a folder come from."
     heads = [json.loads(p.read_text(encoding="utf-8"))["provenance"] for p in sorted(Path(folder).rglob("*.json"))]
     commits = sorted({f"{(h.get('commit') or 'no commit')[:8]}{'+' if h.get('dirty') else ''}" for h in heads})
-    versions = sorted({", ".join(f"{k} {v}" for k, v in h["versions"].items() if k in ("python", "numpy", "scikit-learn")) for h in heads})
-    return (f"{len(heads)} files, commits {', '.join(commits)} (+: uncommitted changes somewhere in the tree), {'; '.join(versions)}, {'; '.join(sorted({h['device'] for h in heads}))}, "
-            f"{sum(h['wall_seconds'] for h in heads) / 60:.0f} minutes of runs")
+    versions = sorted(
+        {
+            ", ".join(f"{k} {v}" for k, v in h["versions"].items() if k in ("python", "numpy", "scikit-learn"))
+            for h in heads
+        }
+    )
+    return (
+        f"{len(heads)} files, commits {', '.join(commits)} (+: uncommitted changes somewhere in the tree), {'; '.join(versions)}, {'; '.join(sorted({h['device'] for h in heads}))}, "
+        f"{sum(h['wall_seconds'] for h in heads) / 60:.0f} minutes of runs"
+    )
 
-_NAMES = {"rr": "RR", "rr_on_bins": "RRonBins", "rp_uniform": "RPWithPrior", "rp_project": "RPWithPrior (project)", "exponential": "exponential", "square_wave": "square wave", "laplace": "Laplace",
-          "discrete_laplace": "discrete Laplace", "staircase_l1": "staircase (l1)", "staircase_l2": "staircase (l2)", "unbiased": "best unbiased", "gaussian": "Gaussian *", "none": "true labels", "grid": "true labels on the grid"}
+
+_NAMES = {
+    "rr": "RR",
+    "rr_on_bins": "RRonBins",
+    "rp_uniform": "RPWithPrior",
+    "rp_project": "RPWithPrior (project)",
+    "exponential": "exponential",
+    "square_wave": "square wave",
+    "laplace": "Laplace",
+    "discrete_laplace": "discrete Laplace",
+    "staircase_l1": "staircase (l1)",
+    "staircase_l2": "staircase (l2)",
+    "unbiased": "best unbiased",
+    "gaussian": "Gaussian *",
+    "none": "true labels",
+    "grid": "true labels on the grid",
+}
+
 
 def display_name(
-    mechanism: str, # a name in `REGRESSION_MECHANISMS` or `REFERENCES`
-    labels: str = "raw", # treatment
-) -> str: # a star marks (epsilon, delta)-privacy
+    mechanism: str,  # a name in `REGRESSION_MECHANISMS` or `REFERENCES`
+    labels: str = "raw",  # treatment
+) -> str:  # a star marks (epsilon, delta)-privacy
     "How tables and figures call a mechanism."
     return _NAMES[mechanism] + ("" if labels == "raw" else f", {labels}")
 
+
 def summary(
-    records, # DataFrame from `frame`, of one table and one learner
-    value: str = "mse", # "mse", "deviance" or "label_mse"
-): # DataFrame of text, rows mechanisms, columns epsilons: mean ± population standard deviation over seeds
+    records,  # DataFrame from `frame`, of one table and one learner
+    value: str = "mse",  # "mse", "deviance" or "label_mse"
+):  # DataFrame of text, rows mechanisms, columns epsilons: mean ± population standard deviation over seeds
     "Means over seeds."
     private = records[~records.mechanism.isin(REFERENCES)]
     digits = 0 if private[value].median() > 1000 else 3
-    table = private.groupby(["name", "epsilon"], sort=False)[value].agg(lambda v: f"{v.mean():,.{digits}f} ± {v.std(ddof=0):,.{digits}f}").unstack("epsilon")
+    table = (
+        private.groupby(["name", "epsilon"], sort=False)[value]
+        .agg(lambda v: f"{v.mean():,.{digits}f} ± {v.std(ddof=0):,.{digits}f}")
+        .unstack("epsilon")
+    )
     return table[sorted(table.columns)]
 
 # %% ../../nbs/study/07_regression_report.ipynb #a8805485
-def _interval(differences) -> tuple: # (mean, half width of its 95% t interval; NaN for fewer than two)
+def _interval(differences) -> tuple:  # (mean, half width of its 95% t interval; NaN for fewer than two)
     from scipy.stats import t
+
     d = np.asarray(differences, float)
-    return float(d.mean()), float(t.ppf(.975, len(d) - 1) * d.std(ddof=1) / math.sqrt(len(d))) if len(d) > 1 else math.nan
+    return float(d.mean()), float(t.ppf(0.975, len(d) - 1) * d.std(ddof=1) / math.sqrt(len(d))) if len(
+        d
+    ) > 1 else math.nan
+
 
 def parting(
-    records, # DataFrame from `frame`
-    value: str = "mse", # "mse" or "deviance": what makes a good model
-): # DataFrame, one row for each table, learner and epsilon
+    records,  # DataFrame from `frame`
+    value: str = "mse",  # "mse" or "deviance": what makes a good model
+):  # DataFrame, one row for each table, learner and epsilon
     "The winner by label error and the winner by the model, purely epsilon-private mechanisms only, and how far they are apart."
     import pandas as pd
+
     rows, pure = [], records[~records.mechanism.isin((*REFERENCES, "gaussian"))]
-    half = sorted(pure.seed.unique())[:pure.seed.nunique() // 2]
+    half = sorted(pure.seed.unique())[: pure.seed.nunique() // 2]
     for (dataset, learner, e), cell in pure.dropna(subset=[value]).groupby(["dataset", "learner", "epsilon"]):
         pick, test = cell[cell.seed.isin(half)], cell[~cell.seed.isin(half)]
         names = [pick.groupby("name", sort=False)[v].mean().idxmin() for v in ("label_mse", value)]
         at = [test[test.name == n].set_index("seed") for n in names]
         gain, wide = _interval(at[0][value] - at[1][value])
         labels = [a["label_mse"].mean() for a in at]
-        rows.append({"dataset": dataset, "learner": learner, "epsilon": e, "best labels": names[0], "best model": names[1], "their label MSE": labels[0], "its label MSE": labels[1],
-                     f"their {value}": at[0][value].mean(), f"its {value}": at[1][value].mean(), "gain": gain, "±": wide, "they part": bool(gain > wide and labels[1] > labels[0])})
+        rows.append(
+            {
+                "dataset": dataset,
+                "learner": learner,
+                "epsilon": e,
+                "best labels": names[0],
+                "best model": names[1],
+                "their label MSE": labels[0],
+                "its label MSE": labels[1],
+                f"their {value}": at[0][value].mean(),
+                f"its {value}": at[1][value].mean(),
+                "gain": gain,
+                "±": wide,
+                "they part": bool(gain > wide and labels[1] > labels[0]),
+            }
+        )
     return pd.DataFrame(rows)
 
 # %% ../../nbs/study/07_regression_report.ipynb #c97aa76d
 def _ticks(axis):
     "Plain numbers on a logarithmic axis: powers of ten, and more where the range is short."
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
     low, high = axis.get_view_interval()
     axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 7) if high < 40 * low else (1,), numticks=20))
     axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
     axis.set_minor_formatter(NullFormatter())
 
+
 def plot_regression(
-    records, # DataFrame from `frame`
-    dataset: str, # a table that is in it
-    learner: str, # "linear" or "boosting"
-    value: str = "mse", # "mse", "deviance" or "label_mse"
-): # the matplotlib figure
+    records,  # DataFrame from `frame`
+    dataset: str,  # a table that is in it
+    learner: str,  # "linear" or "boosting"
+    value: str = "mse",  # "mse", "deviance" or "label_mse"
+):  # the matplotlib figure
     "Error against epsilon for every mechanism, mean and standard deviation over seeds, with the non-private line."
     import matplotlib.pyplot as plt
+
     here = records[(records.dataset == dataset) & (records.learner == learner)]
     fig, axes = plt.subplots(1, 2, figsize=(11, 4.2), dpi=80, sharey=True, layout="constrained")
     for ax, raw in zip(axes, (True, False)):
         for k, m in enumerate(REGRESSION_MECHANISMS):
             cell = here[(here.mechanism == m) & ((here["labels"] == "raw") == raw)].groupby("epsilon")[value]
-            if cell.ngroups: ax.errorbar(cell.mean().index, cell.mean(), cell.std(ddof=0), color=f"C{k % 10}", linestyle="-" if m in BIASED else "--", marker="os"[k // 10], ms=3, lw=1.2, label=_NAMES[m])
+            if cell.ngroups:
+                ax.errorbar(
+                    cell.mean().index,
+                    cell.mean(),
+                    cell.std(ddof=0),
+                    color=f"C{k % 10}",
+                    linestyle="-" if m in BIASED else "--",
+                    marker="os"[k // 10],
+                    ms=3,
+                    lw=1.2,
+                    label=_NAMES[m],
+                )
         for name, style in (("none", dict(color="black")), ("grid", dict(color="gray", linestyle=":"))):
             line = here[here.mechanism == name][value]
-            if len(line) and value != "label_mse": ax.axhline(line.mean(), lw=1.2, label=_NAMES[name], **style)
+            if len(line) and value != "label_mse":
+                ax.axhline(line.mean(), lw=1.2, label=_NAMES[name], **style)
         guess = records[(records.dataset == dataset) & (records.learner == "mean")][value]
-        if len(guess) and value != "label_mse": ax.axhline(guess.mean(), lw=1, color="gray", linestyle="-.", label="their mean for everyone")
-        ax.set(xscale="log", yscale="log", xlabel="$\\epsilon$", title="as released" if raw else "debiased (solid) or clipped (dashed)")
+        if len(guess) and value != "label_mse":
+            ax.axhline(guess.mean(), lw=1, color="gray", linestyle="-.", label="their mean for everyone")
+        ax.set(
+            xscale="log",
+            yscale="log",
+            xlabel="$\\epsilon$",
+            title="as released" if raw else "debiased (solid) or clipped (dashed)",
+        )
         ax.set_xticks(ticks := sorted(here.epsilon[np.isfinite(here.epsilon)].unique()), [f"{t:g}" for t in ticks])
         ax.minorticks_off()
     shown = [y for ax in axes for line in ax.lines for y in line.get_ydata() if y > 0]
-    axes[0].set_ylim(min(shown) / 1.05, max(shown) * 1.15) # error bars below may reach beyond: the axis is logarithmic
+    axes[0].set_ylim(min(shown) / 1.05, max(shown) * 1.15)  # error bars below may reach beyond: the axis is logarithmic
     _ticks(axes[0].yaxis)
-    axes[0].set_ylabel({"mse": "test MSE", "deviance": "test Poisson deviance", "label_mse": "MSE of the labels learnt from"}[value])
-    axes[1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1, .5))
+    axes[0].set_ylabel(
+        {"mse": "test MSE", "deviance": "test Poisson deviance", "label_mse": "MSE of the labels learnt from"}[value]
+    )
+    axes[1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     fig.suptitle(dataset if value == "label_mse" else f"{dataset}, {learner}")
-    plt.close(fig) # shown by whoever displays it, once
+    plt.close(fig)  # shown by whoever displays it, once
     return fig
 
 # %% ../../nbs/study/07_regression_report.ipynb #28cc60d6
 def plot_parting(
-    records, # DataFrame from `frame`
-    dataset: str, # a table that is in it
-    epsilons, # one panel each
+    records,  # DataFrame from `frame`
+    dataset: str,  # a table that is in it
+    epsilons,  # one panel each
     learner: str = "linear",
-    value: str = "mse", # "mse" or "deviance"
-    named=("RR", "RR, debiased", "RRonBins", "square wave", "square wave, debiased", "exponential", "Laplace", "Laplace, clipped", "best unbiased", "best unbiased, clipped"), # points that are named
-): # the matplotlib figure
+    value: str = "mse",  # "mse" or "deviance"
+    named=(
+        "RR",
+        "RR, debiased",
+        "RRonBins",
+        "square wave",
+        "square wave, debiased",
+        "exponential",
+        "Laplace",
+        "Laplace, clipped",
+        "best unbiased",
+        "best unbiased, clipped",
+    ),  # points that are named
+):  # the matplotlib figure
     "Model error against label error: blue if right on average, red if biased, with the non-private line."
     import matplotlib.pyplot as plt
-    fig, axes = plt.subplots(1, len(epsilons), figsize=(4.6 * len(epsilons), 3.9), dpi=80, layout="constrained", squeeze=False, sharey=True)
+
+    fig, axes = plt.subplots(
+        1, len(epsilons), figsize=(4.6 * len(epsilons), 3.9), dpi=80, layout="constrained", squeeze=False, sharey=True
+    )
     here = records[(records.dataset == dataset) & (records.learner == learner)]
     right = (here["labels"] == "debiased") | here.mechanism.isin(UNBIASED) & (here["labels"] == "raw")
     for ax, e in zip(axes[0], epsilons):
         for color, chosen in (("C0", right), ("C3", ~right)):
-            for name, row in here[chosen & (here.epsilon == e) & ~here.mechanism.isin(REFERENCES)].groupby("name")[["label_mse", value]].mean().iterrows():
+            for name, row in (
+                here[chosen & (here.epsilon == e) & ~here.mechanism.isin(REFERENCES)]
+                .groupby("name")[["label_mse", value]]
+                .mean()
+                .iterrows()
+            ):
                 ax.scatter(*row, color=color, s=16)
-                if name in named: ax.annotate(name, row, fontsize=7, xytext=(4, 3), textcoords="offset points", rotation=20)
+                if name in named:
+                    ax.annotate(name, row, fontsize=7, xytext=(4, 3), textcoords="offset points", rotation=20)
         ax.axhline(here[here.mechanism == "none"][value].mean(), color="black", lw=1)
-        ax.set(xscale="log", yscale="log", xlabel="MSE of the labels learnt from", title=f"{dataset}, {learner}, $\\epsilon$ = {e:g}")
+        ax.set(
+            xscale="log",
+            yscale="log",
+            xlabel="MSE of the labels learnt from",
+            title=f"{dataset}, {learner}, $\\epsilon$ = {e:g}",
+        )
         _ticks(ax.xaxis)
     _ticks(axes[0, 0].yaxis)
     axes[0, 0].set_ylabel("test MSE" if value == "mse" else "test Poisson deviance")
@@ -152,13 +260,15 @@ def plot_parting(
 
 # %% ../../nbs/study/07_regression_report.ipynb #f076e0fd
 def save_picture(
-    fig, # matplotlib figure
-    folder, # made if missing; empty: nothing is saved
-    name: str, # file name without ending
-): # the PNG file's path, or None
+    fig,  # matplotlib figure
+    folder,  # made if missing; empty: nothing is saved
+    name: str,  # file name without ending
+):  # the PNG file's path, or None
     "Save a figure as a small PNG, whole or not at all."
-    if not folder: return None
+    if not folder:
+        return None
     path = Path(folder) / f"{name}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as f: fig.savefig(f, format="png", metadata={"Software": None})
+    with atomic_write(path) as f:
+        fig.savefig(f, format="png", metadata={"Software": None})
     return path

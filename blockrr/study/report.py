@@ -116,8 +116,10 @@ def summary(
     "Number of runs, mean and population standard deviation of every cell."
     twice = frame[frame.duplicated([*by, "seed"])]
     if len(twice):
-        raise ValueError(f"a seed occurs twice in the cell {twice.iloc[0][[*by, 'seed']].to_dict()}: "
-                         "select one learner, one prior fraction and one part of the grid first")
+        raise ValueError(
+            f"a seed occurs twice in the cell {twice.iloc[0][[*by, 'seed']].to_dict()}: "
+            "select one learner, one prior fraction and one part of the grid first"
+        )
     cells = frame.groupby(list(by), dropna=False)[value]
     result = cells.agg(n="size", mean="mean", std=lambda v: v.std(ddof=0) if len(v) > 1 else math.nan)
     return result.reset_index()
@@ -133,14 +135,31 @@ def incomplete(
         chosen, axis = select(frame, part), "mechanism" if part == "main" else part
         counts = chosen.groupby(spec, dropna=False).size()
         wanted = expected or (counts.max() if len(counts) else 0)
-        rows += [{"part": part, **dict(zip(spec, cell)), "n": n, "expected": wanted} for cell, n in counts.items() if n < wanted]
+        rows += [
+            {"part": part, **dict(zip(spec, cell)), "n": n, "expected": wanted}
+            for cell, n in counts.items()
+            if n < wanted
+        ]
         for dataset, cells in chosen.groupby("dataset"):
             budgets = cells.groupby(axis).epsilon.nunique()
-            steps = paper.MECHANISMS if part == "main" else budgets.index[budgets > 1]  # a step stands at two budgets or more
+            steps = (
+                paper.MECHANISMS if part == "main" else budgets.index[budgets > 1]
+            )  # a step stands at two budgets or more
             for epsilon in sorted(cells.epsilon.unique()):
                 there = set(cells[axis][cells.epsilon == epsilon])
-                rows += [{"part": part, "dataset": dataset, "mechanism": "block_rr", "epsilon": epsilon, axis: x, "n": 0,
-                          "expected": wanted} for x in steps if x not in there]
+                rows += [
+                    {
+                        "part": part,
+                        "dataset": dataset,
+                        "mechanism": "block_rr",
+                        "epsilon": epsilon,
+                        axis: x,
+                        "n": 0,
+                        "expected": wanted,
+                    }
+                    for x in steps
+                    if x not in there
+                ]
     return pd.DataFrame(rows, columns=["part", *spec, "n", "expected"])
 
 
@@ -153,6 +172,7 @@ def show_missing(
 # %% ../../nbs/study/02_report.ipynb #30177521
 class Cell(NamedTuple):
     "Mean, population standard deviation (NaN: not printed) and number of runs."
+
     mean: float
     std: float
     n: int
@@ -160,6 +180,7 @@ class Cell(NamedTuple):
 
 class Interval(NamedTuple):
     "An estimate with the ends of its interval."
+
     value: float
     low: float
     high: float
@@ -230,8 +251,10 @@ def beside_paper(
     ours = summary(select(_one_learner(frame)), by=place, value=_VALUE[kind])
     table = ours.merge(theirs, on=place, how="outer") if len(ours) else theirs.assign(n=0, mean=math.nan, std=math.nan)
     table["n"] = table.n.fillna(0).astype(int)
-    found = [contrast([Cell(r.mean_, r.std_, r.n), Cell(r.paper_mean, r.paper_std, paper.SEEDS)], [1, -1], level)
-             for r in table.rename(columns={"mean": "mean_", "std": "std_"}).itertuples()]
+    found = [
+        contrast([Cell(r.mean_, r.std_, r.n), Cell(r.paper_mean, r.paper_std, paper.SEEDS)], [1, -1], level)
+        for r in table.rename(columns={"mean": "mean_", "std": "std_"}).itertuples()
+    ]
     table[["difference", "low", "high"]] = pd.DataFrame(found, index=table.index, columns=["value", "low", "high"])
     table.loc[table.difference.isna(), ["low", "high"]] = math.nan
     rank = table.mechanism.map({m: i for i, m in enumerate(paper.MECHANISMS)})
@@ -259,7 +282,9 @@ def _signed(value, low, high, line=" "):
     if math.isnan(value):
         return "–"
     value, low, high = (round(v, 2) + 0.0 if math.isfinite(v) else v for v in (value, low, high))  # no minus zero
-    ends = "(one run, no interval)" if math.isinf(low) else "(no spread)" if low == high else f"[{low:+.2f}, {high:+.2f}]"
+    ends = (
+        "(one run, no interval)" if math.isinf(low) else "(no spread)" if low == high else f"[{low:+.2f}, {high:+.2f}]"
+    )
     return f"{value:+.2f}{line}{ends}".replace("-", "−")
 
 
@@ -273,14 +298,20 @@ def _caption(rows, kind, dataset, learner, folder):
     what = {"overall": "Overall test accuracy", "average": "Plain average of the per-class accuracies"}[kind]
     counts = rows.n[rows.n > 0]
     if counts.empty:
-        return (f"{what} (%) on {paper.DATASETS.get(dataset, dataset)}: the paper's numbers alone. "
-                f"There are no records yet in {Path(folder).name or 'the folder'}; run blockrr reproduce.")
+        return (
+            f"{what} (%) on {paper.DATASETS.get(dataset, dataset)}: the paper's numbers alone. "
+            f"There are no records yet in {Path(folder).name or 'the folder'}; run blockrr reproduce."
+        )
     full = counts.max()
-    text = (f"{what} (%) on {paper.DATASETS.get(dataset, dataset)}, learner: {learner}. "
-            f"Mean ± population standard deviation over n = {full} seeds")
+    text = (
+        f"{what} (%) on {paper.DATASETS.get(dataset, dataset)}, learner: {learner}. "
+        f"Mean ± population standard deviation over n = {full} seeds"
+    )
     empty = {e for e, cells in rows.groupby("epsilon") if not cells.n.any()}
-    short = [f"{paper.MECHANISMS[r.mechanism]} at ε = {_epsilon(r.epsilon)} (n = {r.n})"
-             for r in rows[(rows.n < full) & ~rows.epsilon.isin(empty)].itertuples()]
+    short = [
+        f"{paper.MECHANISMS[r.mechanism]} at ε = {_epsilon(r.epsilon)} (n = {r.n})"
+        for r in rows[(rows.n < full) & ~rows.epsilon.isin(empty)].itertuples()
+    ]
     if empty:
         short.append(f"all mechanisms at ε = {', '.join(_epsilon(e) for e in sorted(empty))} (no records)")
     text += f"{', except ' if short else ''}{', '.join(short)}."
@@ -300,8 +331,11 @@ def _body(rows, marks, line):
         ours, theirs = _ranked(row["mean"], marks), _ranked(row.paper_mean, marks)
         words = [_epsilon(epsilon)]
         for (_, r), mine, printed in zip(row.iterrows(), ours, theirs):
-            words += [_number(r["mean"], r["std"], mine), _number(r.paper_mean, r.paper_std, printed),
-                      _signed(r.difference, r.low, r.high, line)][:len(parts)]
+            words += [
+                _number(r["mean"], r["std"], mine),
+                _number(r.paper_mean, r.paper_std, printed),
+                _signed(r.difference, r.low, r.high, line),
+            ][: len(parts)]
         lines.append(words)
     return parts, lines
 
@@ -335,7 +369,11 @@ _SHADES = {0: ("#332288", "o"), 1: ("#AA4499", "s"), 2: ("#999933", "^")}  # bud
 def _seeds(rows):
     "The number of seeds behind the points of a figure, as text."
     counts = sorted(set(rows.n)) if len(rows) else []
-    return "no records yet" if not counts else f"n = {'–'.join(str(int(c)) for c in dict.fromkeys((counts[0], counts[-1])))} seeds"
+    return (
+        "no records yet"
+        if not counts
+        else f"n = {'–'.join(str(int(c)) for c in dict.fromkeys((counts[0], counts[-1])))} seeds"
+    )
 
 
 def _legend_above(ax, names):
@@ -343,7 +381,15 @@ def _legend_above(ax, names):
     found = dict(zip(*reversed(ax.get_legend_handles_labels())))
     shown = [label for name in names for label in (name, f"{name}, paper") if label in found]
     if shown:
-        ax.legend([found[label] for label in shown], shown, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+        ax.legend(
+            [found[label] for label in shown],
+            shown,
+            fontsize=8,
+            ncols=3,
+            loc="lower center",
+            bbox_to_anchor=(0.5, 1.0),
+            frameon=False,
+        )
     return bool(shown)
 
 
@@ -376,7 +422,13 @@ def _line(ax, rows, y, bars, mechanism, printed):
     shift = 0.03 * (list(paper.MECHANISMS).index(mechanism) - 1) + 0.012 * printed
     x = (rows.epsilon.replace(math.inf, _BEYOND) * (1 + shift)).to_numpy()
     y, bars = y.to_numpy(dtype=float), np.nan_to_num(np.asarray(bars, dtype=float), posinf=0)
-    look = {"color": COLOURS[mechanism], "alpha": 0.55 if printed else 1, "mfc": "white" if printed else None, "ms": 4, "capsize": 2}
+    look = {
+        "color": COLOURS[mechanism],
+        "alpha": 0.55 if printed else 1,
+        "mfc": "white" if printed else None,
+        "ms": 4,
+        "capsize": 2,
+    }
     there = ~np.isnan(y)
     for part, style in ((there & (x < 12), "o--" if printed else "o-"), (there & (x >= 12), "o")):
         label = paper.MECHANISMS[mechanism] + (", paper" if printed else "") if "-" in style else None
@@ -446,12 +498,29 @@ def plot_per_class(
         shift = 0.27 * (i - 1)
         if len(mine):
             spread = mine.std(ddof=0) if len(mine) > 1 else None
-            ax.bar(np.arange(mine.shape[1]) + shift, mine.mean(), 0.25, yerr=spread, color=COLOURS[mechanism],
-                   label=name, error_kw={"lw": 0.8, "ecolor": "#333333"})
+            ax.bar(
+                np.arange(mine.shape[1]) + shift,
+                mine.mean(),
+                0.25,
+                yerr=spread,
+                color=COLOURS[mechanism],
+                label=name,
+                error_kw={"lw": 0.8, "ecolor": "#333333"},
+            )
         printed = theirs[theirs.mechanism == mechanism]
         if len(printed):
-            ax.plot(printed["class"] + shift, printed["value"], "D", ms=4.5, mfc="white", mec=COLOURS[mechanism],
-                    mew=1.3, label=f"{name}, paper", zorder=4, clip_on=False)
+            ax.plot(
+                printed["class"] + shift,
+                printed["value"],
+                "D",
+                ms=4.5,
+                mfc="white",
+                mec=COLOURS[mechanism],
+                mew=1.3,
+                label=f"{name}, paper",
+                zorder=4,
+                clip_on=False,
+            )
     counts = paper.TRAIN_COUNTS.get(dataset)
     names = [f"{c}\n{n:,}" for c, n in zip(paper.CLASSES, counts)] if counts else [str(i) for i in range(10)]
     ax.set_xticks(range(10), names, fontsize=8)
@@ -459,7 +528,10 @@ def plot_per_class(
     ax.set_ylabel("accuracy in the class (%)")
     ax.set_ylim(0, 104)
     seeds = _seeds(rows.groupby("mechanism").size().to_frame("n"))
-    fig.suptitle(f"{paper.DATASETS.get(dataset, dataset)}, ε = {_epsilon(epsilon)}, {seeds}, error bars: ±1 standard deviation", fontsize=10)
+    fig.suptitle(
+        f"{paper.DATASETS.get(dataset, dataset)}, ε = {_epsilon(epsilon)}, {seeds}, error bars: ±1 standard deviation",
+        fontsize=10,
+    )
     ax.grid(axis="y", alpha=0.3)
     _legend_above(ax, paper.MECHANISMS.values())
     return _finish(fig)
@@ -479,18 +551,42 @@ def _plot_ablation(frame, dataset, part, label):
             colour, marker = _SHADES[i]
             mine, printed = rows[rows.epsilon == epsilon], theirs[theirs.epsilon == epsilon]
             if len(mine):
-                ax.errorbar(mine[part] - 0.01 * (1 - i), mine["mean"], mine["std"].fillna(0), fmt=marker + "-", color=colour,
-                            capsize=2, ms=5, label=f"ε = {epsilon:g}")
+                ax.errorbar(
+                    mine[part] - 0.01 * (1 - i),
+                    mine["mean"],
+                    mine["std"].fillna(0),
+                    fmt=marker + "-",
+                    color=colour,
+                    capsize=2,
+                    ms=5,
+                    label=f"ε = {epsilon:g}",
+                )
             if len(printed):
-                ax.plot(printed["l"], printed["value"], marker + "--", color=colour, alpha=0.55, mfc="white", ms=5,
-                        label=f"ε = {epsilon:g}, paper")
+                ax.plot(
+                    printed["l"],
+                    printed["value"],
+                    marker + "--",
+                    color=colour,
+                    alpha=0.55,
+                    mfc="white",
+                    ms=5,
+                    label=f"ε = {epsilon:g}, paper",
+                )
         ax.set_xlabel(label)
         ax.set_ylabel("overall accuracy (%)")
         ax.grid(alpha=0.3)
         if not _legend_above(ax, [f"ε = {e:g}" for e in budgets]):
-            ax.text(0.5, 0.5, f"no records at ε = {', '.join(f'{e:g}' for e in budgets)}", ha="center", transform=ax.transAxes)
+            ax.text(
+                0.5,
+                0.5,
+                f"no records at ε = {', '.join(f'{e:g}' for e in budgets)}",
+                ha="center",
+                transform=ax.transAxes,
+            )
             ax.set_axis_off()
-    fig.suptitle(f"BlockRR on {paper.DATASETS.get(dataset, dataset)}, {_seeds(rows)}, bars: ±1 standard deviation", fontsize=10)
+    fig.suptitle(
+        f"BlockRR on {paper.DATASETS.get(dataset, dataset)}, {_seeds(rows)}, bars: ±1 standard deviation", fontsize=10
+    )
     return _finish(fig)
 
 # %% ../../nbs/study/02_report.ipynb #f81966ce
@@ -534,8 +630,13 @@ def show_ablation(
     xs, missing = sorted({x for _, x in places}), Cell(math.nan, math.nan, 0)
     body = ""
     for epsilon in sorted({e for e, _ in places}):
-        mine = [Cell(*ours.loc[(epsilon, x), ["mean", "std", "n"]]) if (epsilon, x) in ours.index else missing for x in xs]
-        printed = [Cell(*theirs.loc[(epsilon, x), ["value", "std"]], paper.SEEDS) if (epsilon, x) in theirs.index else missing for x in xs]
+        mine = [
+            Cell(*ours.loc[(epsilon, x), ["mean", "std", "n"]]) if (epsilon, x) in ours.index else missing for x in xs
+        ]
+        printed = [
+            Cell(*theirs.loc[(epsilon, x), ["value", "std"]], paper.SEEDS) if (epsilon, x) in theirs.index else missing
+            for x in xs
+        ]
         marks = [_ranked([c.mean for c in cells], (("<b>", "</b>"), ("<u>", "</u>"))) for cells in (mine, printed)]
         body += f"<tr><th>{_epsilon(epsilon)}</th>"
         for a, b, mark_a, mark_b in zip(mine, printed, *marks):
@@ -545,8 +646,12 @@ def show_ablation(
             body += "</td>"
         body += "</tr>"
     head = "".join(f"<th>{'σ' if part == 'sigma' else part} = {x:g}</th>" for x in xs)
-    text = (f"Overall test accuracy (%) of BlockRR on {paper.DATASETS.get(dataset, dataset)}, {_seeds(ours.reset_index())}, mean ± population "
-            "standard deviation." + " Below: the paper's, and ours minus the paper's with its 95% interval." * bool(len(theirs)))
+    text = (
+        f"Overall test accuracy (%) of BlockRR on {paper.DATASETS.get(dataset, dataset)}, {_seeds(ours.reset_index())}, mean ± population "
+        "standard deviation."
+        + " Below: the paper's, and ours minus the paper's with its 95% interval."
+        * bool(len(theirs))
+    )
     return HTML(f"<p>{text}</p><table><thead><tr><th>ε</th>{head}</tr></thead><tbody>{body}</tbody></table>")
 
 # %% ../../nbs/study/02_report.ipynb #ec74e34b
@@ -558,9 +663,11 @@ def provenance_line(
     if not len(frame):
         return f"No records in {Path(frame.attrs.get('folder', '')).name or 'the folder'} yet: run blockrr reproduce."
     text = f"{len(frame)} records from {len(files)} files; learner {', '.join(sorted(frame.learner.unique()))}"
-    known = {"commit": [str(p["commit"])[:12] for p in files if p.get("commit")],
-             "processor": [p["machine"]["processor"] for p in files if (p.get("machine") or {}).get("processor")],
-             "blockrr": [p["versions"]["blockrr"] for p in files if (p.get("versions") or {}).get("blockrr")]}
+    known = {
+        "commit": [str(p["commit"])[:12] for p in files if p.get("commit")],
+        "processor": [p["machine"]["processor"] for p in files if (p.get("machine") or {}).get("processor")],
+        "blockrr": [p["versions"]["blockrr"] for p in files if (p.get("versions") or {}).get("blockrr")],
+    }
     text += "".join(f"; {name} {', '.join(sorted(set(values)))}" for name, values in known.items() if values)
     seconds = [p["wall_seconds"] for p in files if p.get("wall_seconds") is not None]
     if seconds:
@@ -582,15 +689,20 @@ def _section(path):
     "One executed notebook as (anchor, list of (level, anchor, heading), HTML body)."
     import nbformat
     from nbconvert import HTMLExporter
-    exporter = HTMLExporter(template_name="basic", exclude_input=True, exclude_output_prompt=True, exclude_input_prompt=True)
+
+    exporter = HTMLExporter(
+        template_name="basic", exclude_input=True, exclude_output_prompt=True, exclude_input_prompt=True
+    )
     book = nbformat.read(path, as_version=4)
     if not any(c.get("outputs") for c in book.cells):
         raise ValueError(f"{path}: the notebook has no outputs; execute it first")
     book.cells = [c for c in book.cells if not c.source.startswith("#| hide")]
     name, body = Path(path).stem, exporter.from_notebook_node(book)[0]
     body = re.sub(r'(<h[1-6][^>]*? id=")', rf"\g<1>{name}-", body)  # the same heading may stand in two notebooks
-    heads = [(int(level), anchor, re.sub(r"<a .*?</a>|<.*?>", "", text).strip())
-             for level, anchor, text in re.findall(r'<h([1-3])[^>]*? id="([^"]+)"[^>]*>(.*?)</h\1>', body, flags=re.S)]
+    heads = [
+        (int(level), anchor, re.sub(r"<a .*?</a>|<.*?>", "", text).strip())
+        for level, anchor, text in re.findall(r'<h([1-3])[^>]*? id="([^"]+)"[^>]*>(.*?)</h\1>', body, flags=re.S)
+    ]
     return name, heads, body
 
 # %% ../../nbs/study/02_report.ipynb #7c245531
@@ -604,12 +716,18 @@ def html_report(
     if not notebooks:
         raise ValueError("notebooks must name at least one executed notebook, got none")
     sections, path = [_section(book) for book in notebooks], Path(path)
-    entries = "".join(f'<li style="margin-left: {1.5 * (level - 1)}em"><a href="#{anchor}">{text}</a></li>'
-                      for _, heads, _ in sections for level, anchor, text in heads)
-    page = (f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
-            f"<style>{_STYLE}</style></head><body><h1>{html.escape(title)}</h1><p>{html.escape(provenance)}</p>"
-            f'<nav><ul style="list-style: none; padding: 0">{entries}</ul></nav>'
-            + "".join(f'<section id="{name}">{body}</section>' for name, _, body in sections) + "</body></html>")
+    entries = "".join(
+        f'<li style="margin-left: {1.5 * (level - 1)}em"><a href="#{anchor}">{text}</a></li>'
+        for _, heads, _ in sections
+        for level, anchor, text in heads
+    )
+    page = (
+        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        f"<style>{_STYLE}</style></head><body><h1>{html.escape(title)}</h1><p>{html.escape(provenance)}</p>"
+        f'<nav><ul style="list-style: none; padding: 0">{entries}</ul></nav>'
+        + "".join(f'<section id="{name}">{body}</section>' for name, _, body in sections)
+        + "</body></html>"
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         file.write(page.encode())
