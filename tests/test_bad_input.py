@@ -1,4 +1,4 @@
-"""Every public function of optimal, advise, audit, partition and study.audit refuses junk, and says which parameter is meant."""
+"""Every public function of optimal, advise, audit, partition and study.paper_tables refuses junk, and says which parameter is meant."""
 import math
 import re
 
@@ -11,7 +11,7 @@ from blockrr.privacy.advise import predict
 from blockrr.privacy.audit import Audit, epsilon_lower_bound, samples_needed
 from blockrr.privacy.optimal import best_sigma, place, retention, solve_program
 from blockrr.privacy.partition import Partition, check_settings, partition_by_weight, weight_matrix
-from blockrr.study.audit import audit, findings, from_classes, repairs, tally
+from blockrr.study.paper_tables import compare_tables, findings, from_classes, repairs, tally
 
 NAN, INF = math.nan, math.inf
 JUNK = {"None": None, "word": "x", "digits": "0.5", "bytes": b"x", "nan": NAN, "inf": INF, "-inf": -INF, "-1": -1, "1.5": 1.5, "True": True, "1j": 1j, "[]": [],
@@ -19,7 +19,7 @@ JUNK = {"None": None, "word": "x", "digits": "0.5", "bytes": b"x", "nan": NAN, "
 E3, F, M, P = np.eye(3), br.frontier([5, 3, 1], 1), br.rr(3, 1), [1, 2, 3]
 TWO = Partition((0,), (1,))
 REPORT = Audit(0., .95, 1, (), (0, 1), (0, 0), (1, 1))
-CHECKS = audit()
+CHECKS = compare_tables()
 
 # parameter, call, the junk that is legitimate there ("; " between)
 CASES = {
@@ -105,10 +105,10 @@ CASES = {
     "findings columns": ("frame", lambda v: findings(CHECKS.drop(columns="difference")), ""),
     "tally frame": ("frame", tally, ""),
     "tally columns": ("frame", lambda v: tally(CHECKS.drop(columns="kind")), ""),
-    "repairs kind": ("kind", lambda v: repairs(v, "cifar10_1", .6, "rr"), ""),
-    "repairs dataset": ("dataset", lambda v: repairs("overall", v, .6, "rr"), ""),
-    "repairs epsilon": ("epsilon", lambda v: repairs("overall", "cifar10_1", v, "rr"), "inf"),
-    "repairs method": ("method", lambda v: repairs("overall", "cifar10_1", .6, v), ""),
+    "repairs kind": ("kind", lambda v: repairs(v, "cifar10_1", .6, method="rr"), ""),
+    "repairs dataset": ("dataset", lambda v: repairs("overall", v, .6, method="rr"), ""),
+    "repairs epsilon": ("epsilon", lambda v: repairs("overall", "cifar10_1", v, method="rr"), "inf"),
+    "repairs method": ("method", lambda v: repairs("overall", "cifar10_1", .6, method=v), ""),
 }
 
 

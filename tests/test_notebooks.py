@@ -159,14 +159,14 @@ def test_settings_by_rule_are_those_of_a_release():
     import blockrr as br
     from blockrr.learning.data import dataset
     from blockrr.study.experiment import block_settings, grid, release_labels
-    from blockrr.study.paper import DATASETS, EPSILONS
+    from blockrr.study.paper import DATASET_TITLES, EPSILONS
     labels = dataset("digits").train_labels
     [spec] = grid("digits", "block_rr", .5, 1)
     ours = release_labels(spec, labels, 10)
     prior = br.estimate_prior(labels[ours.held], 10, .5, spec.seeds()[1])
     plain = br.release(labels, .5, 10, "block_rr", prior=prior, seed=0)
     assert (ours.transition == plain.mechanism.transition).all() and ours.details["l_used"] == plain.statement.l
-    printed = {block_settings(d, e).source for d in (*DATASETS, "digits") for e in EPSILONS[:-1]}
+    printed = {block_settings(d, e).source for d in (*DATASET_TITLES, "digits") for e in EPSILONS[:-1]}
     others = {block_settings(d, e).source for d, e in (("cifar10", 1.), ("digits", 5.), ("cifar10_1", 0.))}
     assert printed == {"paper"} and others == {"default_settings"}
 

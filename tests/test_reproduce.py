@@ -100,7 +100,9 @@ def test_killed_and_resumed(whole, tmp_path):
 def test_a_folder_goes_literally_through_the_command_line(name):
     "Snakemake reads the name as YAML, and passes what it has read to a Snakemake for every job, which reads it again."
     from urllib.parse import unquote
+
     from snakemake.cli import parse_config
+
     from blockrr.study.cli import _escaped
 
     once = parse_config([f"output={_escaped(name)}"])["output"]

@@ -16,9 +16,7 @@ from blockrr.learning import tabular as T
 def table(n=12):
     features = np.arange(2.0 * n).reshape(n, 2)
     public = T.PublicRange(0, 5, 1, "", "")
-    return T.TabularData(
-        "toy", features, ("a", "b"), np.arange(float(n)), public, np.arange(n) % 4 == 0
-    )
+    return T.TabularData("toy", features, ("a", "b"), np.arange(float(n)), public, np.arange(n) % 4 == 0)
 
 
 @pytest.mark.parametrize(
@@ -124,9 +122,7 @@ def test_criteo_compressed_and_cut(tmp_path, clicks):
     first = T.criteo(plain, rows=20)
     assert (first.target == sales.target[:20]).all()
     users = np.array([line.split("\t")[-1] for line in clicks.splitlines()[1::2]])
-    assert not set(users[sales.test]) & set(
-        users[~sales.test]
-    )  # a user's rows stay together
+    assert not set(users[sales.test]) & set(users[~sales.test])  # a user's rows stay together
 
 
 @pytest.mark.parametrize(
@@ -154,3 +150,68 @@ def test_digests_are_checked():
     assert visits.target.max() == 77 and visits.sha256 == T.TABLE_SHA256["randhie"]
     with pytest.raises(ValueError, match="expected"):
         T._verified(replace(visits, target=visits.target + 1))
+
+
+@pytest.mark.parametrize(
+    "bad, word",
+    [
+        ("1,2,3\n", "line 1 has 3 fields"),
+        ("a," * 8 + "1\n", "not a number"),
+        ("", "needs 20,640 lines, got 0"),
+        ("\0\x01PNG", "line 1"),
+    ],
+)
+def test_bad_california(tmp_path, bad, word):
+    path = tmp_path / "cal_housing.data"
+    path.write_text(bad)
+    with pytest.raises(ValueError, match=word):
+        T.california(path)
+    with pytest.raises(ValueError, match=word):
+        T.tabular("california", tmp_path)
+
+
+def test_bad_archive(tmp_path):
+    path = tmp_path / "cal_housing.tgz"
+    path.write_bytes(b"not an archive")
+    with pytest.raises(ValueError, match="has SHA-256"):
+        T.california(path)
+
+
+@pytest.mark.parametrize(
+    "k, value, word",
+    [
+        (0, "2", "field 1"),
+        (1, "-1", "field 2"),
+        (1, "secret", "fields 2, 5 and 6"),
+        (5, "", "fields 2, 5 and 6"),
+        (22, "u\tv", "24 fields"),
+    ],
+)
+def test_bad_criteo(tmp_path, k, value, word):
+    path = tmp_path / "log.gz"
+    line = ["1", "12.5", "60", "1598891820", "3", "19.9", *["AB12"] * 17]
+    assert len(line) == len(T.CRITEO)
+    rows = [line[:-1] + [f"user{i}"] for i in range(40)]
+    with gzip.open(path, "wt") as f:
+        f.write("\n".join("\t".join(r) for r in rows) + "\n")
+    assert len(T.criteo(path).target) == 40
+    rows[20][k] = value
+    with gzip.open(path, "wt") as f:
+        f.write("\n".join("\t".join(r) for r in rows) + "\n")
+    with pytest.raises(ValueError, match=f"line 21.*{word}") as error:
+        T.criteo(path)
+    assert "secret" not in str(error.value)
+    assert len(T.criteo(path, rows=20).target) == 20  # what comes before it is fine
+
+
+def test_truncated_gzip(tmp_path):
+    path = tmp_path / "log.gz"
+    path.write_bytes(gzip.compress(b"1\t2\n" * 1000)[:20])
+    with pytest.raises((ValueError, EOFError, OSError)):
+        T.criteo(path)
+
+
+def test_ranges_are_constants():
+    assert set(T.RANGES) == set(T.TABLES)
+    for name, r in T.RANGES.items():
+        assert r.reason and r.unit and len(r.grid) <= 64, name  # 64: the linear program

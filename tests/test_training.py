@@ -270,7 +270,7 @@ def images(): return rng.integers(0, 17, (100, 8, 8, 1), np.uint8)
 data = ImageData("digits", images(), y, images(), y, tuple("0123456789"))
 SHA256["digits"] = data.sha256
 E.use(data)
-specs = B.order(["digits"], 1, [1., float("inf")], prior_fraction=.2, options={{"epochs": 1, "width": 2}})
+specs = B.priority_order(["digits"], 1, [1., float("inf")], prior_fraction=.2, options={{"epochs": 1, "width": 2}})
 print(B.run_cells(specs, sys.argv[1]).done)
 """
 

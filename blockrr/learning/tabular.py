@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['RANGES', 'RANDHIE', 'TABLE_SHA256', 'CALIFORNIA', 'CALIFORNIA_SHA256', 'CRITEO', 'TABLES', 'PublicRange',
-           'LabelledRows', 'TabularData', 'hold_out', 'randhie', 'diabetes', 'california', 'criteo', 'tabular']
+           'LabelledRows', 'TabularData', 'group_split', 'randhie', 'diabetes', 'california', 'criteo', 'tabular']
 
 # %% ../../nbs/learning/05_tabular.ipynb #5dd39c2d
 import gzip
@@ -131,7 +131,7 @@ class TabularData:
         return f"TabularData({self.name}, {rows}, {len(self.columns)} features, target in {self.public.unit})"
 
 # %% ../../nbs/learning/05_tabular.ipynb #faf0707f
-def hold_out(
+def group_split(
     groups: Sequence, # [n] names or numbers: rows of one group stay together
     fraction: float = .25, # share of the groups that is kept for the score, between 0 and 1 (exclusive)
     seed: int = 0, # >= 0
@@ -164,7 +164,7 @@ def randhie() -> TabularData: # 20,190 person-years, 9 features, verified; Impor
     if tuple(header) != ("mdvis", *RANDHIE):
         raise ValueError(f"randhie: the file of this statsmodels has other columns: {', '.join(header)}")
     x = table[:, 1:]
-    test = hold_out(_runs(x[:, 4:]))
+    test = group_split(_runs(x[:, 4:]))
     return _verified(TabularData("randhie", x, RANDHIE, table[:, 0], RANGES["randhie"], test, counts=True))
 
 # %% ../../nbs/learning/05_tabular.ipynb #739ee3ea
@@ -184,7 +184,7 @@ def diabetes() -> TabularData: # 442 patients, 10 features, verified; ImportErro
     "Return a score of disease progression, from scikit-learn."
     from sklearn.datasets import load_diabetes
     raw = load_diabetes(scaled=False)
-    test = hold_out(np.arange(len(raw.target)))
+    test = group_split(np.arange(len(raw.target)))
     columns = tuple(raw.feature_names)
     return _verified(TabularData("diabetes", raw.data, columns, raw.target, RANGES["diabetes"], test))
 
@@ -234,7 +234,7 @@ def california(
     path = Path(path)
     raw = _numbers_in(_california_text(path, sha256).split(), 9, path.name)
     if len(raw) != rows: raise ValueError(f"{path.name}: needs {rows:,} lines, got {len(raw):,}")
-    test = hold_out(np.arange(len(raw)))
+    test = group_split(np.arange(len(raw)))
     x = _districts(raw, path.name)
     return TabularData("california", x, CALIFORNIA, raw[:, 8] / 1e5, RANGES["california"], test)
 
@@ -290,7 +290,7 @@ def criteo(
             row[2 + buckets * k + zlib.crc32(value.encode()) % buckets] = 1
     columns = ("log_clicks_week", "log_price", *(f"{n}_{b}" for n in names for b in range(buckets)))
     amounts = np.array([sale.amount for sale in sales])
-    test = hold_out([sale.user for sale in sales])
+    test = group_split([sale.user for sale in sales])
     return TabularData("criteo", x, columns, amounts, RANGES["criteo"], test)
 
 # %% ../../nbs/learning/05_tabular.ipynb #0887bab9

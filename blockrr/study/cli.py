@@ -63,7 +63,7 @@ def _show_failures(logs: Path, start: float):
 def _drop_broken(folder: Path, profile: str):
     "Remove record files that cannot be read, so that they are made anew."
     from blockrr.study.experiment import load
-    from blockrr.study.regression import load_regression
+    from blockrr.study.records import load as load_regression
     lines = (ROOT / "workflow" / "profiles" / f"{profile}.yaml").read_text().splitlines()
     for path in folder.glob("records/*.json"):
         try: (load_regression if "study: regression" in lines else load)(path)
@@ -214,7 +214,7 @@ def _gpu_batch(options):
     if fan_out([*again, f"--options={json.dumps(options.options)}"], gpus, ROOT): raise RuntimeError("a worker failed; see above. Finished records are kept")
 
 def _merge(options):
-    from blockrr.study.batch import check_folder, merge
+    from blockrr.study.records import check_folder, merge
     print(merge(options.folders, options.output), "records merged;", check_folder(options.output), "in", options.output)
 
 def _write_bare(options):
@@ -350,7 +350,8 @@ def _prepare(options):
     if options.output: Path(options.output).write_text(json.dumps({**made, "seconds": round(time.perf_counter() - start, 2)}, indent=1) + "\n")
 
 def _report(options):
-    from blockrr.study.report import html_report, load, provenance_line
+    from blockrr.study.frames import read_records as load
+    from blockrr.study.report import html_report, provenance_line
     frame = load(options.records) if options.records else None
     only_digits = frame is not None and set(frame.dataset) == {"digits"}
     html_report(options.notebooks, options.output, provenance=provenance_line(frame) if frame is not None else "",

@@ -32,7 +32,7 @@ from ..privacy.prior import estimate_prior, split
 from ..privacy.release import METHODS, check_floor, default_settings, release
 from ..privacy.sampling import RandomBits, check_epsilon, seed_sequence
 from ..privacy.stages import _square
-from .paper import CLASSES, DATASETS as PRINTED, EPSILONS, MECHANISMS, settings
+from .paper import CLASSES, DATASET_TITLES as PRINTED, EPSILONS, MECHANISMS, settings
 from .parameters import budgets, seed_list, several
 
 # %% ../../nbs/study/00_experiment.ipynb #38e32142
