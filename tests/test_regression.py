@@ -15,10 +15,13 @@ import pytest
 from blockrr.learning.tabular import RANGES, PublicRange, TabularData, group_split, tabular
 from blockrr.privacy import regression as numeric
 from blockrr.privacy.bins import ValueMechanism
-from blockrr.study.records import load
+from blockrr.study.frames import read_records
+from blockrr.study.learners import REGRESSION_LEARNERS, Fitted
+from blockrr.study.records import load, save
 from blockrr.study.regression import (
     NUMERIC_METHODS,
-    POSTPROCESSING,
+    REFERENCES,
+    NumericMethod,
     RegressionSpec,
     build,
     regression_grid,
@@ -26,9 +29,10 @@ from blockrr.study.regression import (
     run_on,
     run_regression,
 )
+from blockrr.study.regression_report import error_table, plot_regression
 
 ROOT = Path(__file__).resolve().parent.parent
-EVERYTHING = tuple(POSTPROCESSING)  # references too
+EVERYTHING = (*NUMERIC_METHODS, *REFERENCES)
 WITH_PRIOR = [m.name for m in NUMERIC_METHODS.values() if m.needs_prior]
 
 
@@ -223,6 +227,28 @@ def test_outputs_of_the_study(mechanism):
         for e in (0.25, 8.0, 60.0, math.inf):
             m = build(mechanism, public, e, prior=point)
             assert m.certify().holds and np.isfinite(m.privatize(public.grid, seed=0)).all()
+
+
+# one row of a table
+
+
+def test_a_new_mechanism_and_a_new_learner_are_found_everywhere(tmp_path, monkeypatch):
+    "A row of each table is all that is needed to run, keep, read, tabulate and draw them."
+    toy = NumericMethod("toy", "Toy", numeric.randomized_response)
+    monkeypatch.setitem(NUMERIC_METHODS, "toy", toy)
+    monkeypatch.setitem(
+        REGRESSION_LEARNERS, "median", lambda task: Fitted(lambda z: np.full(len(z), np.median(task.y)), {})
+    )
+    specs = regression_grid("diabetes", [1.0], 2, learners=["median"])
+    assert {(s.mechanism, s.labels) for s in specs} >= {("toy", "raw"), ("toy", "debiased")}
+    chosen = [s for s in specs if s.mechanism in ("toy", "rr", "laplace")]
+    save(run_regression(chosen), tmp_path / "toy.json")
+    assert [r.spec for r in load(tmp_path / "toy.json")] == chosen
+    frame = read_records(tmp_path)
+    assert {"Toy", "Toy, debiased"} <= set(frame.name)
+    assert {"Toy", "Toy, debiased"} <= set(error_table(frame).index)
+    legend = plot_regression(frame, "diabetes", "median").axes[1].get_legend()
+    assert "Toy" in [text.get_text() for text in legend.get_texts()]
 
 
 # the committed records
