@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .store import PathLike, data_root
-from ..privacy.prior import split
+from ..privacy.prior import n_prior_rows
 
 # %% ../../nbs/learning/05_tabular.ipynb #db48dc63
 @dataclass(frozen=True)
@@ -144,10 +144,9 @@ def hold_out(
     if isinstance(fraction, bool) or not isinstance(fraction, Real) or not 0 < fraction < 1:
         raise ValueError(f"fraction: needs a number between 0 and 1, got {fraction!r}")
     kinds, member = np.unique(np.asarray(groups), return_inverse=True)
-    split(len(kinds), fraction, 0) # its checks only
-    order = np.random.PCG64(np.random.SeedSequence([seed, 25])).random_raw(len(kinds)) # public rows: no release, no stream of its own
-    n_kept = min(max(round(len(kinds) * fraction), 1), len(kinds) - 1)
-    return np.isin(member, np.argpartition(order, n_kept - 1)[:n_kept])
+    n_kept = n_prior_rows(len(kinds), fraction)
+    bits = np.random.PCG64(np.random.SeedSequence([seed, 25])) # the rows are public: no release, no named stream
+    return np.isin(member, np.argpartition(bits.random_raw(len(kinds)), n_kept - 1)[:n_kept])
 
 def _runs(rows) -> np.ndarray:
     "A number for every maximal run of equal neighbouring rows."
