@@ -301,14 +301,26 @@ def test_old_names_warn():
 def test_numbers_have_no_likelihood_as_labels():
     "Released numbers that happen to be labels (clipped ones, a mean of a bin) were read as numbers of columns."
     values = [0, 1, 2, 4, 8]
-    for m in (br.rr_on_bins(values, [.4, .3, .15, .1, .05], 3.), laplace(values, 1., 32), gaussian(values, 1., 1e-2, 5)):
+    mechanisms = [
+        br.rr_on_bins(values, [0.4, 0.3, 0.15, 0.1, 0.05], 3.0),
+        laplace(values, 1.0, 32),
+        gaussian(values, 1.0, 1e-2, 5),
+    ]
+    why = "transition: needs a mechanism that releases labels"
+    for m in mechanisms:
         for labels in (m.privatize(values * 9, seed=1), values * 9, [-1] * 9):
-            with pytest.raises(ValueError, match="transition: needs a mechanism that releases labels"): label_likelihood(labels, m)
-        columns = np.searchsorted(m.points, m.privatize(values * 9, seed=1))  # the way out: a table, and its columns
-        assert (label_likelihood(columns, m.transition, level=None) == m.transition.T[columns].astype("f4")).all()
-    m = randomized_response(values, 1.)
+            with pytest.raises(ValueError, match=why):
+                label_likelihood(labels, m)
+        # the way out: a table, and its columns
+        columns = np.searchsorted(m.points, m.privatize(values * 9, seed=1))
+        found = label_likelihood(columns, m.transition, level=None)
+        assert (found == m.transition.T[columns].astype("f4")).all()
+    m = randomized_response(values, 1.0)
     out = m.privatize(values * 9, seed=1)
-    assert (label_likelihood(out, m, level=None) == m.transition.T[[values.index(v) for v in out]].astype("f4")).all()
-    one = br.rr_on_bins(values, [0, 0, 1, 0, 0], 2.)  # a single output, the third value
+    expected = m.transition.T[[values.index(v) for v in out]].astype("f4")
+    assert (label_likelihood(out, m, level=None) == expected).all()
+    # a single output, the third value
+    one = br.rr_on_bins(values, [0, 0, 1, 0, 0], 2.0)
     assert (label_likelihood([2, 2], one, level=None) == 1).all()
-    with pytest.raises(ValueError, match="row 0"): label_likelihood([0, 2], one, level=None)
+    with pytest.raises(ValueError, match="row 0"):
+        label_likelihood([0, 2], one, level=None)

@@ -129,6 +129,7 @@ def _bits(net, x, residuals): # mean number of bits, a scalar
     probability = torch.sigmoid((z + .5) * inverse) - torch.sigmoid((z - .5) * inverse)
     return -probability.clamp_min(1e-6).log2().mean()
 
+# %% ../../nbs/learning/02_codec.ipynb #54a636a5
 def _train(features, residuals, steps) -> _Network: # float32 [m, features] and [m] -> float64 arrays
     "Train the network of one channel."
     import torch
@@ -167,6 +168,7 @@ def _frequencies(counts) -> np.ndarray: # [tables, 256] -> uint32, each row sums
     f[most] += (1 << _BITS) - f.sum(1)
     return f.astype(np.uint32)
 
+# %% ../../nbs/learning/02_codec.ipynb #6334e42e
 class _Packed(NamedTuple):
     "What the coder leaves of a chunk."
     states: np.ndarray # uint64 [n]
@@ -259,6 +261,7 @@ def _learn(images, steps) -> list: # layers for each channel
         layers.append(_integers(_train(features, residuals, steps)))
     return layers
 
+# %% ../../nbs/learning/02_codec.ipynb #bb544668
 def _count(studied, channel, tables) -> np.ndarray: # [tables, 256]
     "How often each symbol occurs under each table."
     total = 0

@@ -63,6 +63,7 @@ class PretrainRecipe:
 
     def _refuse(self, name, needs): raise ValueError(f"{name}: needs {needs}, got {getattr(self, name)!r}")
 
+# %% ../../nbs/learning/14_contrastive.ipynb #0ea123e6
 GPU = PretrainRecipe()
 LAPTOP = PretrainRecipe(network="compact", views=2, width=32, embed=512, loss="simclr", teacher=1., rate=2e-3)
 
@@ -114,6 +115,7 @@ def colour_maps(
     maps = [yiq[0], *(back @ m @ yiq for m in in_yiq)]
     return ColourMaps(*(torch.tensor(m, dtype=torch.float32, device=device) for m in maps))
 
+# %% ../../nbs/learning/14_contrastive.ipynb #4dad6a93
 def _recolour(x, draws, recipe, maps):
     "Each view with other colours, 0 to 1."
     def each(values: torch.Tensor) -> torch.Tensor: return values[:, None, None] # a number a view, for matrices

@@ -139,11 +139,16 @@ def _projected(x, mean, v) -> np.ndarray: # float32 [n, r]
     for i in range(0, len(x), 2048): out.append((x[i:i + 2048] - mean) @ v)
     return np.concatenate(out)
 
+# %% ../../nbs/learning/08_coordinates.ipynb #388998f9
+def _projection(arrays) -> Projection: # from the cache
+    return Projection(arrays["train"], arrays["test"], arrays["w"])
+
 def _check_counts(**counts):
     for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
             raise ValueError(f"{name}: needs an integer >= 1, got {value!r}")
 
+# %% ../../nbs/learning/08_coordinates.ipynb #86709473
 def coordinates(
     features: Features, # of the images
     noise: np.ndarray | None = None, # float [d, d], see `within_view_covariance`; None: all directions alike
@@ -173,9 +178,6 @@ def coordinates(
         return dict(train=train, test=test, w=w[:directions])
     return _projection(cached("coordinates", recipe, build, cache=cache))
 
-def _projection(arrays) -> Projection:
-    return Projection(arrays["train"], arrays["test"], arrays["w"])
-
 # %% ../../nbs/learning/08_coordinates.ipynb #1902ac70
 def _principal_axes(x, directions) -> _Directions:
     "The directions along which rows of float32 numbers vary most; those without any variance are left out."
@@ -188,6 +190,7 @@ def _principal_axes(x, directions) -> _Directions:
     live = w > 1e-9 * w[0]
     return _Directions(v[:, live], w[live])
 
+# %% ../../nbs/learning/08_coordinates.ipynb #4fc2520e
 def concatenate(
     Z: Projection, # of some images
     features: Features, # of the same images
@@ -256,6 +259,7 @@ def leverage(
     d = np.ascontiguousarray(weights, np.float32)
     return np.concatenate([np.square(z[b]) @ d for b in row_blocks(len(z))])
 
+# %% ../../nbs/learning/08_coordinates.ipynb #c96ad090
 def as_columns(
     runs: np.ndarray, # [R, n, K]
 ) -> np.ndarray: # float32 [n, R K]

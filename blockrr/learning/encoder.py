@@ -94,6 +94,7 @@ def brightest(
     top = images.max(initial=1)
     return 255. if top > 100 else float(top)
 
+# %% ../../nbs/learning/15_encoder.ipynb #9f232116
 def embedder(
     images: np.ndarray, # uint8 [n, H, W, C]; their channels' means and deviations are kept
     recipe: PretrainRecipe, # widths, and the seed of the weights
@@ -186,9 +187,22 @@ def as_stored(
 # %% ../../nbs/learning/15_encoder.ipynb #24510ef1
 _FORMAT = "blockrr-encoder 1"
 
+def _described(net, x, recipe) -> torch.Tensor: # [n, 8 width]
+    "Mean features of the crops, in full 32-bit precision."
+    with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
+        features = [net.features(crop) for crop in _crops(x, recipe)]
+    return torch.stack(features).mean(0)
+
 def _halved(state) -> dict: # of a network
     def matrix(name: str, value: torch.Tensor) -> bool: return name.endswith("weight") and value.ndim > 1
     return {k: v.half() if matrix(k, v) else v for k, v in state.items()}
+
+# %% ../../nbs/learning/15_encoder.ipynb #484d7ee7
+def _tensors(b) -> dict | None: # of a Basis
+    return b and dict(mean=torch.tensor(b.mean), axes=torch.tensor(b.axes), step=b.step)
+
+def _basis(d) -> Basis | None: # of a file
+    return d and Basis(d["mean"].numpy(), d["axes"].numpy(), d["step"])
 
 def _network(state, recipe) -> Embedder:
     "The network of a file."
@@ -197,6 +211,13 @@ def _network(state, recipe) -> Embedder:
     net.to_empty(device="cpu").load_state_dict(state)
     return net.eval().requires_grad_(False)
 
+def _read(path) -> tuple: # network, recipe, provenance and basis; any error for a file of something else
+    d = torch.load(path, map_location="cpu", weights_only=True)
+    if d["format"] != _FORMAT: raise ValueError(d["format"])
+    recipe = PretrainRecipe(**d["recipe"])
+    return _network(d["state"], recipe), recipe, d["about"], _basis(d["basis"])
+
+# %% ../../nbs/learning/15_encoder.ipynb #5a784c5b
 @dataclass(frozen=True, eq=False, repr=False)
 class Encoder:
     "A trained network, and how it came about."
@@ -209,24 +230,16 @@ class Encoder:
         path: PathLike, # written whole or not at all
     ) -> None:
         "Write everything as one file."
-        b = self.basis
-        basis = b and dict(mean=torch.tensor(b.mean), axes=torch.tensor(b.axes), step=b.step)
         state = _halved(self.net.state_dict())
-        parts = dict(format=_FORMAT, recipe=asdict(self.recipe), about=self.about, state=state, basis=basis)
-        with atomic_write(path) as f: torch.save(parts, f)
+        parts = dict(recipe=asdict(self.recipe), about=self.about, state=state, basis=_tensors(self.basis))
+        with atomic_write(path) as f: torch.save(dict(format=_FORMAT, **parts), f)
 
     @classmethod
     def load(cls,
         path: PathLike, # what `save` wrote
     ) -> "Encoder": # ValueError for anything else
         "Read an encoder."
-        try:
-            d = torch.load(path, map_location="cpu", weights_only=True)
-            if d["format"] != _FORMAT: raise ValueError(d["format"])
-            recipe = PretrainRecipe(**d["recipe"])
-            b = d["basis"]
-            basis = Basis(b["mean"].numpy(), b["axes"].numpy(), b["step"]) if b else None
-            return cls(_network(d["state"], recipe), recipe, d["about"], basis)
+        try: return cls(*_read(path))
         except FileNotFoundError: raise
         except Exception as e:
             what = f"{type(e).__name__}: {str(e).splitlines()[0]}"
@@ -241,14 +254,10 @@ class Encoder:
     ) -> np.ndarray: # float32 [n, 8 width]
         "Compute features, averaged over crops: the whole image and its parts."
         device = torch_device(device)
-        white = self.about.get("white", 255.)
         net = self.net.to(device=device, memory_format=torch.channels_last)
-        exact = dict(enabled=True, deterministic=True, allow_tf32=False)
         out = []
         for i in range(0, len(images), batch):
             pixels = torch.tensor(images[i:i + batch], device=device)
-            x = pixels.permute(0, 3, 1, 2).float() / white
-            with torch.backends.cudnn.flags(**exact):
-                described = [net.features(crop) for crop in _crops(x, self.recipe)]
-            out.append(torch.stack(described).mean(0).cpu())
+            x = pixels.permute(0, 3, 1, 2).float() / self.about.get("white", 255.)
+            out.append(_described(net, x, self.recipe).cpu())
         return torch.cat(out).numpy()

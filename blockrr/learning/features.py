@@ -173,9 +173,8 @@ class _Pooling:
     def __init__(self, filters, settings, shape, *, device, block=None): # shape: (height, width, channels) of an image
         import torch
         height, width, channels = shape
-        s = settings
+        s = self.settings = settings
         dtype = getattr(torch, precision(device) if s.precision == "auto" else s.precision)
-        self.settings = s
         self.inputs = filters.weight.shape[1]
         self.matrix = _weights(filters, s, channels, dtype).to(device)
         whole = _quadrants(height - s.patch + 1, width - s.patch + 1).to(device)
@@ -193,7 +192,7 @@ class _Pooling:
         s = self.settings
         m = self.matrix
         positions = self.quadrants.shape[1]
-        a = m.new_zeros(self.block, positions, len(m))
+        a = m.new_zeros(self.block, positions, len(m)) # patches, two ones for the bias, padding
         a[..., self.inputs:self.inputs + 2] = 1
         z = m.new_empty(self.block * positions, m.shape[1])
         cut = torch.empty_like(z)
@@ -204,7 +203,7 @@ class _Pooling:
             n = len(x)
             rows = slice(n * positions)
             a[:n, :, :self.inputs] = _patches(x, s.patch, s.contrast)
-            torch.mm(a[:n].view(n * positions, -1), m, out=z[rows])
+            torch.mm(a[:n].flatten(0, 1), m, out=z[rows])
             torch.clamp(z[rows], min=s.threshold, out=cut[rows]) # max(0, z - t) = max(z, t) - t, in one pass
             above = self._mean(cut[rows], n) - s.threshold
             below = -self._mean(z[rows].clamp_(max=-s.threshold), n) - s.threshold

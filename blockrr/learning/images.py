@@ -25,6 +25,26 @@ from .store import PathLike, array_digest, atomic_write, progress_bar
 from ..privacy.mechanism import in_label_order
 
 # %% ../../nbs/learning/03_images.ipynb #9b2e64d0
+def _freeze(data, field, axes) -> np.ndarray: # a read-only view, which is the field from now on
+    a = np.asarray(getattr(data, field))
+    if a.dtype != np.uint8 or a.ndim != axes:
+        raise TypeError(f"{field}: needs uint8 with {axes} axes, got {a.dtype} with {a.ndim}")
+    a = np.ascontiguousarray(a).view()
+    a.flags.writeable = False
+    object.__setattr__(data, field, a)
+    return a
+
+def _check_split(data, split):
+    x = _freeze(data, f"{split}_images", 4)
+    y = _freeze(data, f"{split}_labels", 1)
+    if len(x) != len(y): raise ValueError(f"{split}_labels: needs one for each of {len(x)} images, got {len(y)}")
+    if len(y) and y.max() >= data.n_classes:
+        raise ValueError(f"{split}_labels: needs labels below {data.n_classes}, the number of classes")
+
+def _check_shapes(train, test):
+    if train != test: raise ValueError(f"test_images: needs images of {train} as in training, got {test}")
+
+# %% ../../nbs/learning/03_images.ipynb #88297b6f
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageData:
     "Labelled images in two splits, read-only, with the public list of their classes."
@@ -36,26 +56,10 @@ class ImageData:
     classes: tuple # the public domain: names, in the order of the labels
 
     def __post_init__(self):
-        for split in ("train", "test"): self._check(split)
-        sizes = self.train_images.shape[1:], self.test_images.shape[1:]
-        if sizes[0] != sizes[1]:
-            raise ValueError(f"test_images: needs images of {sizes[0]} as in training, got {sizes[1]}")
+        for split in ("train", "test"): _check_split(self, split)
+        _check_shapes(self.train_images.shape[1:], self.test_images.shape[1:])
 
-    def _check(self, split):
-        x = self._freeze(f"{split}_images", 4)
-        y = self._freeze(f"{split}_labels", 1)
-        if len(x) != len(y): raise ValueError(f"{split}_labels: needs one for each of {len(x)} images, got {len(y)}")
-        if len(y) and y.max() >= self.n_classes:
-            raise ValueError(f"{split}_labels: needs labels below {self.n_classes}, the number of classes")
 
-    def _freeze(self, field, axes):
-        a = np.asarray(getattr(self, field))
-        if a.dtype != np.uint8 or a.ndim != axes:
-            raise TypeError(f"{field}: needs uint8 with {axes} axes, got {a.dtype} with {a.ndim}")
-        a = np.ascontiguousarray(a).view()
-        a.flags.writeable = False
-        object.__setattr__(self, field, a)
-        return a
 
     @property
     def arrays(self) -> tuple: # train images and labels, test images and labels: the order of digest and files
@@ -284,6 +288,7 @@ def _read_bare(archive, about) -> ImageData:
     return ImageData(about["name"], x[:n], arrays["train_labels"], x[n:], arrays["test_labels"],
                      tuple(about["classes"]))
 
+# %% ../../nbs/learning/03_images.ipynb #2c3a6a88
 _READERS = {1: _read_webp, 2: _read_bare} # by version
 
 def _opened(path) -> ImageData:

@@ -104,6 +104,7 @@ def _null_prior(counts, T) -> np.ndarray: # [K]
     p = np.where(small, 0, fit.prior)
     return p / p.sum() if p.any() else fit.prior
 
+# %% ../../nbs/learning/09_likelihood.ipynb #00c6b2d4
 def goodness_of_fit(
     counts: np.ndarray, # [n_outputs]: how often each output was released
     transition: np.ndarray, # float [K, n_outputs], as stated
@@ -179,6 +180,7 @@ def _check_columns(y, labels, T):
     row = int(np.argmin(possible))
     raise ValueError(f"labels: row {row} holds {np.asarray(labels)[row]}, which the stated mechanism never releases")
 
+# %% ../../nbs/learning/09_likelihood.ipynb #1facd4d3
 def label_likelihood(
     labels: np.ndarray | Release | GroupedRelease, # [n]: released labels, -1 where none was; or a release, with tables
     transition: Mechanism | np.ndarray | None = None, # as stated: the labels' Mechanism, or float [K, n_outputs]
@@ -234,17 +236,12 @@ class Calibration:
         return softmax(np.float32(self.slope) * scores + self.offsets.astype(np.float32))
 
 # %% ../../nbs/learning/09_likelihood.ipynb #32124b81
-class _Value(NamedTuple):
-    "Log-likelihood, and its gradient."
-    total: float # over all rows
-    gradient: np.ndarray # [n, K], of each row with respect to its logits
-
-def _value(theta, u, L) -> _Value: # theta: offsets and slope
+def _value(theta, u, L) -> tuple: # log-likelihood, and each row's gradient with respect to its logits, [n, K]
     offsets = theta[:-1].astype(np.float32)
     p = softmax(np.float32(theta[-1]) * u + offsets)
     joint = p * L
     total = np.maximum(joint.sum(1, keepdims=True), 1e-30)
-    return _Value(float(np.log(total).sum(dtype=float)), joint / total - p)
+    return float(np.log(total).sum(dtype=float)), joint / total - p
 
 def _scoring_step(gradient, u, free) -> np.ndarray: # [K + 1], 0 for what is not free
     "A step by the sum of outer products of the rows' gradients, at most 3 long."
@@ -261,6 +258,7 @@ def _check_scores(s, L):
         shapes = f"{s.shape} and {L.shape}"
         raise ValueError(f"scores and likelihood: need [n, K] both, without NaN, got shapes {shapes}")
 
+# %% ../../nbs/learning/09_likelihood.ipynb #22f7ed06
 def calibrate(
     scores: np.ndarray, # float [n, K], held out
     likelihood: np.ndarray, # float [n, K]
@@ -279,20 +277,20 @@ def calibrate(
     else: theta = np.append(start.offsets, start.slope * unit)
     if slope is not None: theta[-1] = slope * unit
     free = n_classes + (slope is None)
-    value = _value(theta, u, L)
+    value, gradient = _value(theta, u, L)
     for _ in range(rounds):
-        step = _scoring_step(value.gradient, u, free)
+        step = _scoring_step(gradient, u, free)
         for _ in range(12):
-            new = _value(theta + step, u, L)
-            if new.total >= value.total: break
+            new, gradient = _value(theta + step, u, L)
+            if new >= value: break
             step /= 2
         else: break
-        gain = new.total - value.total
+        gain = new - value
         theta = theta + step
         value = new
         if gain < .01: break
     offsets = theta[:-1] - theta[:-1].mean()
-    return Calibration(float(theta[-1]) / unit, offsets, value.total / n)
+    return Calibration(float(theta[-1]) / unit, offsets, value / n)
 
 # %% ../../nbs/learning/09_likelihood.ipynb #70607a6f
 class Linear(NamedTuple):
@@ -300,6 +298,31 @@ class Linear(NamedTuple):
     coefficients: np.ndarray # float64 [R, r, K]
     offsets: np.ndarray # float64 [R, K]
 
+    @property
+    def columns(self) -> np.ndarray: # float32 [r, R K]
+        "The coefficients of all runs side by side, for one product."
+        R, r, K = self.coefficients.shape
+        return np.ascontiguousarray(self.coefficients.transpose(1, 0, 2).reshape(r, R * K), np.float32)
+
+def _sums(z, L, linear) -> tuple: # log-likelihood [R], gradients with respect to columns [r, R K] and offsets [R, K]
+    columns = linear.columns
+    R, r, K = linear.coefficients.shape
+    f = np.zeros(R)
+    g = np.zeros((r, R * K))
+    g_offsets = np.zeros((R, K))
+    for b in row_blocks(len(L)):
+        scores = (z[b] @ columns).reshape(-1, R, K)
+        p = softmax(scores + linear.offsets.astype(np.float32))
+        q = p * L[b]
+        total = np.maximum(q.sum(2, keepdims=True), 1e-30)
+        q /= total
+        q -= p
+        f += np.log(total[..., 0]).sum(0, dtype=float)
+        g += z[b].T @ q.reshape(-1, R * K)
+        g_offsets += q.sum(0, dtype=float)
+    return f, g, g_offsets
+
+# %% ../../nbs/learning/09_likelihood.ipynb #99fed940
 class SoftmaxObjective:
     "Minus the penalised log-likelihood of several runs, and its gradient, in scaled variables."
     def __init__(self,
@@ -317,53 +340,28 @@ class SoftmaxObjective:
         self.scale = (1 / np.sqrt(curvature))[:, :, None]
         self.offset_scale = (1 / np.sqrt(len(likelihood) * kappa))[:, None]
 
-    def unpack(self,
-        x: np.ndarray, # [R, r K + K], scaled variables
-    ) -> Linear:
+    def unpack(self, x: np.ndarray) -> Linear: # x: [R, r K + K]
         "Read coefficients and offsets from scaled variables."
         R, r, K = self.shape
         c = x[:, :r * K].reshape(R, r, K)
         return Linear(c * self.scale, x[:, r * K:] * self.offset_scale)
 
-    def pack(self,
-        linear: Linear, # coefficients and offsets
-    ) -> np.ndarray: # [R, r K + K]
+    def pack(self, linear: Linear) -> np.ndarray: # [R, r K + K]
         "Write coefficients and offsets as scaled variables."
         c = (linear.coefficients / self.scale).reshape(len(linear.coefficients), -1)
         return np.concatenate([c, linear.offsets / self.offset_scale], 1)
 
-    def _columns(self, coefficients): # [r, R K]
-        R, r, K = self.shape
-        return coefficients.transpose(1, 0, 2).reshape(r, R * K)
-
-    def logits(self,
-        z: np.ndarray, # float32 [n, r]
-        linear: Linear, # coefficients and offsets
-    ) -> np.ndarray: # float32 [n, R, K]
+    def logits(self, z: np.ndarray, linear: Linear) -> np.ndarray: # z: float32 [n, r] -> float32 [n, R, K]
         "Compute the logits of images."
-        R, _, K = self.shape
-        scores = product(z, self._columns(linear.coefficients)).reshape(len(z), R, K)
+        scores = product(z, linear.columns).reshape(len(z), *linear.offsets.shape)
         return scores + linear.offsets.astype(np.float32)
 
     def __call__(self, x: np.ndarray) -> tuple: # ([R] values, [R, r K + K] gradients)
         "Evaluate the objective and its gradient."
         R, r, K = self.shape
-        c, o = self.unpack(x)
-        columns = np.ascontiguousarray(self._columns(c), np.float32)
-        f = np.zeros(R)
-        g = np.zeros((r, R * K))
-        g_offsets = np.zeros((R, K))
-        for b in row_blocks(len(self.L)):
-            z = self.Z.train[b]
-            scores = (z @ columns).reshape(len(z), R, K)
-            p = softmax(scores + o.astype(np.float32))
-            q = p * self.L[b]
-            total = np.maximum(q.sum(2, keepdims=True), 1e-30)
-            f += np.log(total[..., 0]).sum(0, dtype=float)
-            q /= total
-            q -= p
-            g += z.T @ q.reshape(len(z), R * K)
-            g_offsets += q.sum(0, dtype=float)
+        linear = self.unpack(x)
+        c = linear.coefficients
+        f, g, g_offsets = _sums(self.Z.train, self.L, linear)
         shrinkage = self.penalty[:, None, None] * c
         g = g.reshape(r, R, K).transpose(1, 0, 2) - shrinkage
         f -= self.penalty * np.square(c).sum((1, 2)) / 2
@@ -397,6 +395,7 @@ def _direction(g, past) -> np.ndarray:
         q += beta[:, None] * s
     return -q
 
+# %% ../../nbs/learning/09_likelihood.ipynb #502766e8
 def minimise(
     objective: Callable, # [R, variables] -> ([R] values, [R, variables] gradients)
     x: np.ndarray, # [R, variables], the start

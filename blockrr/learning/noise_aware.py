@@ -138,6 +138,7 @@ class _Trial:
         before = self.slopes.get((rounds - 1, factor), ())
         self.slopes[key] = (*before, fit.calibration.slope)
 
+# %% ../../nbs/learning/10_noise_aware.ipynb #d8fd3260
 @dataclass(frozen=True, eq=False)
 class _Choice:
     "How a run's targets are iterated."
@@ -292,6 +293,7 @@ class _Search:
         return best.probabilities, {"factor": best.factor, "penalty": _relative(Z, self.start.first_penalty),
                                     "slope": best.slope, "held_out": held_out}
 
+# %% ../../nbs/learning/10_noise_aware.ipynb #bab78d4a
 def _linear(starts) -> Linear:
     "The calibrated ridge fits as logits."
     slopes = [start.calibration.slope for start in starts]

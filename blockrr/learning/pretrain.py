@@ -49,8 +49,8 @@ def _seeded(generator, *numbers) -> torch.Generator:
     return generator.manual_seed(int(word >> 1))
 
 # %% ../../nbs/learning/16_pretrain.ipynb #a95d24d2
-class PretrainRun:
-    "One pre-training: network, optimiser, and how far it has come."
+class _Run:
+    "Images on a device, network, optimiser, and how far they have come."
     def __init__(self,
         images: np.ndarray, # uint8 [n, H, W, C]
         recipe: PretrainRecipe, # all settings
@@ -89,6 +89,9 @@ class PretrainRun:
         self.epoch = None
         self.losses = torch.zeros(steps, device=self.device)
 
+# %% ../../nbs/learning/16_pretrain.ipynb #7fdbe4e9
+class PretrainRun(_Run):
+    "One pre-training, step by step."
     def plain_loss(self, rows: torch.Tensor, draws: torch.Tensor) -> torch.Tensor: # scalar
         "Compute the loss of a step, uncompiled."
         r = self.recipe
@@ -287,6 +290,7 @@ def _train(run, checkpoint, clock, *, every, report):
             due = _pause(run, checkpoint, clock, report) + every
     _check_finite(run)
 
+# %% ../../nbs/learning/16_pretrain.ipynb #1359b4db
 def pretrain(
     images: np.ndarray, # uint8 [n, H, W, C], training images only; there is no place for labels
     recipe: PretrainRecipe = GPU, # all settings

@@ -82,7 +82,15 @@ class _Split:
     inverse: np.ndarray # [penalties, rows, rows] inverse of S
     df: np.ndarray # [penalties] degrees of freedom
 
-def _split(h, w, penalties, n) -> dict: # of arrays
+def _prepared(probe, rows, recipe) -> _Split:
+    cache = probe.cache if len(rows) else False
+    return _Split(**cached("split", recipe, lambda: _split(probe, rows), cache=cache))
+
+def _split(probe, rows) -> dict: # of arrays
+    h = (probe.features.train[rows] - probe.mean) @ probe.v
+    w = probe.w
+    penalties = probe.penalties
+    n = len(probe.features.train)
     inverse = np.empty((len(penalties), len(h), len(h)))
     df = np.empty(len(penalties))
     with threadpool_limits(1, "blas"):
@@ -168,6 +176,7 @@ def _moments(columns, split, spectrum, batch_size=40) -> Moments:
     ff = yf - penalties[:, None] * ff
     return Moments(count - centre, yf - centre, ff - centre)
 
+# %% ../../nbs/learning/07_probe.ipynb #70ad6a2e
 class _Solution(NamedTuple):
     "A linear function of the coordinates for each column."
     coefficients: np.ndarray # [r, columns]
@@ -202,6 +211,19 @@ def _check_labels(released, n, n_outputs) -> tuple: # (int64 [runs, n], number o
         raise ValueError(f"released: needs integers from 0 to {k - 1}, or -1 where nothing was released")
     if len(y) and ((y >= 0).sum(1) < 2).any(): raise ValueError("released: needs at least two labels in every run")
     return y.astype(np.int64), k
+
+def _check_rows(rows, n) -> np.ndarray: # increasing
+    rows = np.unique(np.asarray(rows, np.int64))
+    if len(rows) and not 0 <= rows[0] <= rows[-1] < n:
+        raise ValueError(f"rows: needs integers from 0 to {n - 1}, got {rows[0]} to {rows[-1]}")
+    if len(rows) > n - 2:
+        raise ValueError(f"rows: needs to leave at least two training images, got {len(rows)} of {n}")
+    return rows
+
+def _check_options(criterion, batch_size):
+    if criterion not in _CRITERIA:
+        raise ValueError(f"criterion: needs one of {', '.join(_CRITERIA)}, got {criterion!r}")
+    if batch_size < 1: raise ValueError(f"batch_size: needs an integer >= 1, got {batch_size}")
 
 def _check_ratios(features, ratios) -> np.ndarray:
     n = len(features.train)
@@ -238,6 +260,7 @@ def _curves(columns, split, spectrum, own, criterion) -> np.ndarray: # [runs, P]
         curves.append(criterion(of_run, leverage))
     return np.array(curves)
 
+# %% ../../nbs/learning/07_probe.ipynb #383d80b7
 def _fit_runs(probe, labels, k, criterion) -> _Scores:
     "Fit some runs together."
     y = _numbered(labels, k)
@@ -264,6 +287,11 @@ def _fit_runs(probe, labels, k, criterion) -> _Scores:
         out[:, occurs] = value[:, column[occurs]]
     return _Scores(scores, pick, curve)
 
+def _fit_batches(probe, labels, k, criterion, batch_size) -> _Scores:
+    batches = [labels[i:i + batch_size] for i in range(0, len(labels), batch_size)] or [labels]
+    fits = [_fit_runs(probe, some, k, criterion) for some in batches]
+    return _Scores(*(np.concatenate(parts) for parts in zip(*fits)))
+
 # %% ../../nbs/learning/07_probe.ipynb #79fff2db
 class Probe:
     "Ridge regression from features to one-hot released labels, for many runs at once."
@@ -285,24 +313,13 @@ class Probe:
         self.scale = parts["scale"]
         self.penalties = self.ratios * float(self.scale)
 
-    def split(self,
-        rows: Sequence[int], # training rows set aside, in any order
-    ) -> _Split: # what `fit` needs to know of them
+    def split(self, rows: Sequence[int]) -> _Split: # what `fit` needs to know of training rows, in any order
         "Prepare for runs that set these rows aside, and keep the result; `fit` calls it by itself."
-        n = len(self.features.train)
-        rows = np.unique(np.asarray(rows, np.int64))
-        if len(rows) and not 0 <= rows[0] <= rows[-1] < n:
-            raise ValueError(f"rows: needs integers from 0 to {n - 1}, got {rows[0]} to {rows[-1]}")
-        if len(rows) > n - 2:
-            raise ValueError(f"rows: needs to leave at least two training images, got {len(rows)} of {n}")
+        rows = _check_rows(rows, len(self.features.train))
         mark = hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest()
         if mark not in self._splits:
-            def build():
-                h = (self.features.train[rows] - self.mean) @ self.v
-                return _split(h, self.w, self.penalties, n)
             recipe = self._recipe | dict(rows=mark, ratios=self.ratios.tolist())
-            cache = self.cache if len(rows) else False
-            self._splits[mark] = _Split(**cached("split", recipe, build, cache=cache))
+            self._splits[mark] = _prepared(self, rows, recipe)
         return self._splits[mark]
 
     def fit(self,
@@ -313,14 +330,7 @@ class Probe:
         batch_size: int = 64, # runs at a time; bounds the memory
     ) -> Fit:
         "Fit every run, each with the penalty its own released labels choose."
-        if criterion not in _CRITERIA:
-            raise ValueError(f"criterion: needs one of {', '.join(_CRITERIA)}, got {criterion!r}")
-        if batch_size < 1: raise ValueError(f"batch_size: needs an integer >= 1, got {batch_size}")
+        _check_options(criterion, batch_size)
         y, k = _check_labels(released, len(self.features.train), n_outputs)
-        scores = np.empty((len(y), len(self.test), k))
-        pick = np.zeros(len(y), int)
-        curve = np.empty((len(y), len(self.ratios)))
-        for i in range(0, len(y), batch_size):
-            part = slice(i, i + batch_size)
-            scores[part], pick[part], curve[part] = _fit_runs(self, y[part], k, _CRITERIA[criterion])
+        scores, pick, curve = _fit_batches(self, y, k, _CRITERIA[criterion], batch_size)
         return Fit(scores.argmax(2), scores, self.ratios[pick], curve)

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .store import PathLike, data_root
-from ..privacy.prior import split
+from ..privacy.prior import n_prior_rows
 
 # %% ../../nbs/learning/05_tabular.ipynb #db48dc63
 @dataclass(frozen=True)
@@ -76,6 +76,25 @@ class LabelledRows(NamedTuple):
     features: np.ndarray # float [rows, d]
     target: np.ndarray # float [rows]
 
+def _check_shapes(data):
+    n = len(data.target)
+    d = len(data.columns)
+    shapes = data.features.shape, data.target.shape, data.test.shape
+    if shapes == ((n, d), (n,), (n,)): return
+    raise ValueError(f"{data.name}: needs features [n, {d}], target [n] and test [n], "
+                     f"got {shapes[0]}, {shapes[1]} and {shapes[2]}")
+
+def _check_rows(data):
+    rows = np.flatnonzero(~np.isfinite(data.features).all(1))
+    if len(rows): raise ValueError(f"{data.name}: row {rows[0]} has a feature that is missing or infinite")
+    rows = np.flatnonzero(~np.isfinite(data.target))
+    if len(rows): raise ValueError(f"{data.name}: row {rows[0]} has no finite target")
+    n = len(data.target)
+    if not 2 <= data.test.sum() <= n - 2:
+        needs = "at least 2 rows for the score and 2 to learn from"
+        raise ValueError(f"test: needs {needs}, got {data.test.sum()} of {n}")
+
+# %% ../../nbs/learning/05_tabular.ipynb #bd42aff6
 @dataclass(frozen=True, eq=False)
 class TabularData:
     "Features, a numeric target with its public range, and rows kept for the score."
@@ -91,23 +110,8 @@ class TabularData:
         for field, kind in (("features", float), ("target", float), ("test", bool)):
             object.__setattr__(self, field, np.array(getattr(self, field), kind))
             getattr(self, field).setflags(write=False)
-        self._check_shapes()
-        rows = np.flatnonzero(~np.isfinite(self.features).all(1))
-        if len(rows): raise ValueError(f"{self.name}: row {rows[0]} has a feature that is missing or infinite")
-        rows = np.flatnonzero(~np.isfinite(self.target))
-        if len(rows): raise ValueError(f"{self.name}: row {rows[0]} has no finite target")
-        n = len(self.target)
-        if not 2 <= self.test.sum() <= n - 2:
-            needs = "at least 2 rows for the score and 2 to learn from"
-            raise ValueError(f"test: needs {needs}, got {self.test.sum()} of {n}")
-
-    def _check_shapes(self):
-        n = len(self.target)
-        d = len(self.columns)
-        shapes = self.features.shape, self.target.shape, self.test.shape
-        if shapes == ((n, d), (n,), (n,)): return
-        raise ValueError(f"{self.name}: needs features [n, {d}], target [n] and test [n], "
-                         f"got {shapes[0]}, {shapes[1]} and {shapes[2]}")
+        _check_shapes(self)
+        _check_rows(self)
 
     def part(self,
         test: bool, # True: the rows for the score; False: those to learn from
@@ -140,10 +144,9 @@ def group_split(
     if isinstance(fraction, bool) or not isinstance(fraction, Real) or not 0 < fraction < 1:
         raise ValueError(f"fraction: needs a number between 0 and 1, got {fraction!r}")
     kinds, member = np.unique(np.asarray(groups), return_inverse=True)
-    split(len(kinds), fraction, 0) # its checks only
-    order = np.random.PCG64(np.random.SeedSequence([seed, 25])).random_raw(len(kinds)) # public rows: no release, no stream of its own
-    n_kept = min(max(round(len(kinds) * fraction), 1), len(kinds) - 1)
-    return np.isin(member, np.argpartition(order, n_kept - 1)[:n_kept])
+    n_kept = n_prior_rows(len(kinds), fraction)
+    bits = np.random.PCG64(np.random.SeedSequence([seed, 25])) # the rows are public: no release, no named stream
+    return np.isin(member, np.argpartition(bits.random_raw(len(kinds)), n_kept - 1)[:n_kept])
 
 def _runs(rows) -> np.ndarray:
     "A number for every maximal run of equal neighbouring rows."
@@ -213,6 +216,7 @@ def _california_text(path, sha256) -> str:
     with tarfile.open(fileobj=io.BytesIO(blob)) as tar:
         return tar.extractfile("CaliforniaHousing/cal_housing.data").read().decode("ascii")
 
+# %% ../../nbs/learning/05_tabular.ipynb #f9b29883
 def _districts(raw, name) -> np.ndarray: # [n, 8]
     "The features of districts; ValueError where a column cannot be what it should be."
     longitude, latitude, age, rooms, bedrooms, people, households, income, _ = raw.T
@@ -271,6 +275,7 @@ def _sales(f, rows, name):
             rows -= 1
         if rows <= 0: return
 
+# %% ../../nbs/learning/05_tabular.ipynb #a49dcf76
 def criteo(
     path: PathLike, # the tab-separated log, plain or compressed (.gz)
     rows: int = 100_000, # the first so many sales

@@ -34,6 +34,7 @@ def _check_field(recipe, name, kind, bounds):
         span = f">= {low}" if math.isinf(high) else f"from {low} to {high}"
         raise ValueError(f"{name}: needs {what} {span}, got {value!r}")
 
+# %% ../../nbs/learning/13_training.ipynb #cfd771be
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     "How a network is trained; the paper's way at the defaults. Records hold these names."
@@ -73,6 +74,7 @@ class Recipe:
         std = pixels.std((0, 1, 2)).tolist()
         return Augmentation(**common, mean=tuple(mean), std=tuple(std))
 
+# %% ../../nbs/learning/13_training.ipynb #a4408d3d
 PAPER = Recipe()
 
 def paper_epochs(
@@ -153,6 +155,21 @@ def predict(
         if images.is_cuda: torch.cuda.empty_cache()
 
 # %% ../../nbs/learning/13_training.ipynb #ead865bf
+def _warn_uncompiled(mode, error):
+    what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    warnings.warn(f"compile={mode}: does not work here, going on uncompiled ({what})", stacklevel=3)
+
+def _three_steps(step, images):
+    "Forward and backward, without consequences for the weights."
+    n = step.batch
+    chance = torch.Generator(images.device).manual_seed(0)
+    draws = draw(n, n, images.shape[1:], settings=step.settings, generator=chance)
+    labels = torch.zeros(n, dtype=torch.long, device=images.device)
+    for _ in range(3): # a CUDA graph is recorded in the second call
+        step(images, labels, draws).backward()
+        step.model.zero_grad() # a gradient that stayed would be overwritten by the graph
+
+# %% ../../nbs/learning/13_training.ipynb #b1e78d1c
 class TrainingStep:
     "A network's loss on a batch, compiled for full batches where asked."
     def __init__(self,
@@ -167,13 +184,10 @@ class TrainingStep:
         self.batch = batch
         self.how = how
         self.constants = settings.constants(how.device)
-        self.compiled = None
-        if how.compile != "off":
-            self.compiled = torch.compile(self.loss, dynamic=False, fullgraph=True, mode=how.compile)
+        compiled = how.compile != "off"
+        self.compiled = torch.compile(self.loss, dynamic=False, fullgraph=True, mode=how.compile) if compiled else None
 
-    def logits(self,
-        x: torch.Tensor, # float32 [n, c, h, w]
-    ) -> torch.Tensor: # float32 [n, K]
+    def logits(self, x: torch.Tensor) -> torch.Tensor: # float32 [n, c, h, w] -> float32 [n, K]
         "Classify normalised images."
         kind = torch.device(self.how.device).type
         low = self.how.precision == "bfloat16"
@@ -190,22 +204,13 @@ class TrainingStep:
         if self.how.cuda: torch.compiler.cudagraph_mark_step_begin()
         return self.compiled(images, labels, draws)
 
-    def warm_up(self,
-        images: torch.Tensor, # uint8 [batch, h, w, c] on the device
-    ) -> bool: # whether compiled execution works
+    def warm_up(self, images: torch.Tensor) -> bool: # uint8 [batch, h, w, c] -> whether compiled execution works
         "Compile now; where that fails, say why and go on uncompiled."
-        chance = torch.Generator(images.device).manual_seed(0)
-        draws = draw(self.batch, self.batch, images.shape[1:], settings=self.settings, generator=chance)
-        labels = torch.zeros(self.batch, dtype=torch.long, device=images.device)
-        try:
-            for _ in range(3): # a CUDA graph is recorded in the second call
-                self(images, labels, draws).backward()
-                self.model.zero_grad() # a gradient that stayed would be overwritten by the graph
+        try: _three_steps(self, images)
         except torch.OutOfMemoryError: raise
         except Exception as e: # compilers fail in many ways
             if self.compiled is None: raise
-            what = f"{type(e).__name__}: {' '.join(str(e).split())[:300]}"
-            warnings.warn(f"compile={self.how.compile}: does not work here, going on uncompiled ({what})", stacklevel=2)
+            _warn_uncompiled(self.how.compile, e)
             self.compiled = None
         self.model.zero_grad()
         return self.compiled is not None
@@ -224,6 +229,7 @@ class Training:
         "The median over epochs, without the first where there are more."
         return self.n / float(np.median(self.epoch_seconds[1:] or self.epoch_seconds))
 
+# %% ../../nbs/learning/13_training.ipynb #fdd002fe
 class Generators(NamedTuple):
     "The two streams of a training."
     weights: torch.Generator # on the CPU
@@ -270,7 +276,9 @@ class _Loaded:
         self.settings.check(images.shape[1:])
         itemsize = 2 if how.precision == "bfloat16" else 4
         self.needs = training_bytes(recipe, images.shape[1:], n_classes, itemsize=itemsize) + images.nbytes
-        self._check_memory()
+        free = torch.cuda.mem_get_info(how.device)[0] if how.cuda else math.inf
+        if free < self.needs:
+            raise RuntimeError(f"{self.wanted}, free are {format_bytes(free)}; choose a smaller batch")
         self.images, self.test_images = (torch.tensor(x, device=how.device) for x in (images, test_images))
         model = resnet18(0, n_classes, images.shape[3], width=recipe.width, device=how.device)
         self.model = model.to(memory_format=torch.channels_last) if how.channels_last else model
@@ -282,10 +290,7 @@ class _Loaded:
         needs = format_bytes(self.needs)
         return f"device memory: training in batches of {self.recipe.batch} needs about {needs}"
 
-    def _check_memory(self):
-        free = torch.cuda.mem_get_info(self.how.device)[0] if self.how.cuda else math.inf
-        if free < self.needs:
-            raise RuntimeError(f"{self.wanted}, free are {format_bytes(free)}; choose a smaller batch")
+
 
     @cached_property
     def compiled(self) -> bool:
@@ -296,18 +301,6 @@ class _Loaded:
     def warm_up(self) -> bool: # whether full batches run compiled
         "Compile now, so that no epoch's time includes it."
         return self.compiled
-
-    def forward(self, part: torch.Tensor) -> torch.Tensor: # uint8 [b, h, w, c] -> float32 [b, K]
-        "Classify images by the network as it is."
-        return self.step.logits(normalise(part, self.settings, self.step.constants))
-
-    @torch.no_grad()
-    def predictions(self) -> torch.Tensor: # uint8 [m]
-        "Classify the test images by the network as it is."
-        self.model.eval()
-        classes, self.eval_batch = predict(self.forward, self.test_images, self.eval_batch)
-        self.model.train()
-        return classes
 
 # %% ../../nbs/learning/13_training.ipynb #4a638017
 class Trainer(_Loaded):
@@ -321,6 +314,8 @@ class Trainer(_Loaded):
         how: Execution | None = None, # None: `execution()`
     ):
         super().__init__(images, test_images, n_classes, recipe=recipe, how=how or execution())
+
+
 
     def epoch(self,
         examples: Examples, # labels and rows, [n]
@@ -345,33 +340,36 @@ class Trainer(_Loaded):
             total += loss.detach() * len(pick)
         return total / n
 
-    def train(self,
-        examples: Examples, # what to learn
-        streams: Generators, # of the weights, and of order and augmentation
-        epochs: int, # passes
-        *,
-        report: Callable | None = None, # function (epoch, loss), called after each epoch
-    ) -> Training:
-        "Train from new weights; `fit` checks its arguments and calls this."
-        recipe = self.recipe
-        opt = optimiser(reset(self.model, streams.weights), recipe)
-        chance = streams.chance
-        late = []
-        losses = []
-        seconds = []
-        for e in range(epochs):
-            start = time.perf_counter()
-            for group in opt.param_groups: group["lr"] = recipe.rate * lr_factor(e, epochs, recipe.warmup)
-            if e == 0 or recipe.reshuffle:
-                order = torch.randperm(len(examples.rows), generator=chance, device=chance.device)
-            losses.append(self.epoch(examples, order, chance=chance, opt=opt).item()) # waits for the device
-            seconds.append(time.perf_counter() - start)
-            if e >= epochs - recipe.late: late.append(self.predictions())
-            if report: report(e, losses[-1])
-        predictions = torch.stack(late).cpu().numpy()
-        return Training(predictions, tuple(losses), tuple(seconds), len(examples.rows))
-
 # %% ../../nbs/learning/13_training.ipynb #dcd6c463
+@torch.no_grad()
+def _test_classes(trainer) -> torch.Tensor: # uint8 [m]
+    "Classes of the test images by the network as it is."
+    def forward(part: torch.Tensor) -> torch.Tensor:
+        return trainer.step.logits(normalise(part, trainer.settings, trainer.step.constants))
+    trainer.model.eval()
+    classes, trainer.eval_batch = predict(forward, trainer.test_images, trainer.eval_batch)
+    trainer.model.train()
+    return classes
+
+def _train(trainer, examples, streams, *, epochs, report) -> Training:
+    "Train from new weights."
+    recipe = trainer.recipe
+    opt = optimiser(reset(trainer.model, streams.weights), recipe)
+    chance = streams.chance
+    late, losses, seconds = ([] for _ in range(3))
+    for e in range(epochs):
+        start = time.perf_counter()
+        for group in opt.param_groups: group["lr"] = recipe.rate * lr_factor(e, epochs, recipe.warmup)
+        if e == 0 or recipe.reshuffle:
+            order = torch.randperm(len(examples.rows), generator=chance, device=chance.device)
+        losses.append(trainer.epoch(examples, order, chance=chance, opt=opt).item()) # waits for the device
+        seconds.append(time.perf_counter() - start)
+        if e >= epochs - recipe.late: late.append(_test_classes(trainer))
+        if report: report(e, losses[-1])
+    predictions = torch.stack(late).cpu().numpy()
+    return Training(predictions, tuple(losses), tuple(seconds), len(examples.rows))
+
+# %% ../../nbs/learning/13_training.ipynb #98dc5ca1
 def fit(
     trainer: Trainer, # its network is trained from new weights
     labels: np.ndarray, # integers [n], the released labels, below n_classes
@@ -386,7 +384,7 @@ def fit(
     with tuned(trainer.how.cuda), memory_advice(f"{trainer.wanted}; choose a smaller batch"):
         trainer.warm_up()
         streams = generators(seed, trainer.images.device)
-        return trainer.train(examples, streams, epochs or trainer.recipe.epochs, report=report)
+        return _train(trainer, examples, streams, epochs=epochs or trainer.recipe.epochs, report=report)
 
 # %% ../../nbs/learning/13_training.ipynb #fa4a2d1e
 def speed(
