@@ -1,4 +1,5 @@
 """Packaging for blockrr; every fact comes from settings.ini."""
+
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -33,6 +34,6 @@ setup(
     extras_require={"learn": learn, "study": study, "dev": dev},
     entry_points={
         "console_scripts": cfg["console_scripts"].split(),
-        "nbdev": [f'{cfg["lib_name"]}={cfg["lib_name"]}._modidx:d'],
+        "nbdev": [f"{cfg['lib_name']}={cfg['lib_name']}._modidx:d"],
     },
 )

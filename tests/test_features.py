@@ -21,9 +21,7 @@ def made(tmp_path):
     rng = np.random.default_rng(0)
     train, test = (rng.integers(-9, 10, (n, 8)).astype(np.int8) for n in (869, 286))
     digest = array_digest(DIGITS.train_images, DIGITS.test_images)
-    F.write_features(
-        tmp_path / "digits.npz", train, test, about=dict(images_sha256=digest)
-    )
+    F.write_features(tmp_path / "digits.npz", train, test, about=dict(images_sha256=digest))
     return tmp_path
 
 
@@ -55,14 +53,8 @@ def test_a_file_without_its_description(made):
 
 def test_labels_change_nothing(made):
     rng = np.random.default_rng(0)
-    shuffled = {
-        name: rng.permutation(getattr(DIGITS, name))
-        for name in ("train_labels", "test_labels")
-    }
-    a, b = (
-        F.pretrained(data, folder=made)
-        for data in (DIGITS, replace(DIGITS, **shuffled))
-    )
+    shuffled = {name: rng.permutation(getattr(DIGITS, name)) for name in ("train_labels", "test_labels")}
+    a, b = (F.pretrained(data, folder=made) for data in (DIGITS, replace(DIGITS, **shuffled)))
     assert (a.train == b.train).all() and a.key == b.key
 
 
@@ -94,9 +86,7 @@ def test_files_stay_small(tmp_path, n):
     "What 128 features with a slowly falling spectrum take, at 32 steps for the first."
     rng = np.random.default_rng(0)
     spread = 32 * np.arange(1, 129) ** -0.25
-    codes = np.clip(np.rint(rng.standard_normal((n, 128)) * spread), -127, 127).astype(
-        np.int8
-    )
+    codes = np.clip(np.rint(rng.standard_normal((n, 128)) * spread), -127, 127).astype(np.int8)
     about = F.write_features(tmp_path / "x.npz", codes[:-1000], codes[-1000:], about={})
     kept = about["shape"][2]
     if n < 40_000:
@@ -123,7 +113,5 @@ def test_bad_settings(name, bad):
 
 @pytest.mark.parametrize("rows", [[869], [-1], [0.5], [[0]]])
 def test_rows_that_are_not_there(made, rows):
-    with pytest.raises(
-        ValueError, match="rows: needs a list of integers from 0 to 868"
-    ):
+    with pytest.raises(ValueError, match="rows: needs a list of integers from 0 to 868"):
         F.pretrained(DIGITS, folder=made).take(rows, [0])

@@ -59,9 +59,7 @@ def test_pack_is_plain_zip_of_lossless_webp(tmp_path):
     with zipfile.ZipFile(path) as z:
         assert all(i.compress_type == zipfile.ZIP_STORED for i in z.infolist())
         with Image.open(io.BytesIO(z.read("train_000.webp"))) as image:
-            assert np.array_equal(
-                np.asarray(image).reshape(-1, 32, 32, 3), TINY_1.train_images[:500]
-            )
+            assert np.array_equal(np.asarray(image).reshape(-1, 32, 32, 3), TINY_1.train_images[:500])
         assert z.read("test_labels.bin") == TINY_1.test_labels.tobytes()
 
 
@@ -101,9 +99,7 @@ def test_cut_packs_are_refused(tmp_path, pack):
         D.read_pack(tmp_path / "absent.zip")
 
 
-@pytest.mark.parametrize(
-    "change", [{"format": "other"}, {"version": 3}, {"sha256": "0" * 64}]
-)
+@pytest.mark.parametrize("change", [{"format": "other"}, {"version": 3}, {"sha256": "0" * 64}])
 def test_foreign_manifests_are_refused(tmp_path, pack, change):
     other = tmp_path / "other.zip"
     with zipfile.ZipFile(pack) as old, zipfile.ZipFile(other, "w") as new:

@@ -27,17 +27,13 @@ def test_posterior_by_enumeration(mechanism):
     for j in range(len(mechanism.outputs)):
         p, t = rng.dirichlet([1.0] * 4), mechanism.transition[:, j]
         joint = [p[y] * t[y] for y in range(4)]
-        np.testing.assert_allclose(
-            L.posterior_targets(p, t), np.array(joint) / sum(joint)
-        )
+        np.testing.assert_allclose(L.posterior_targets(p, t), np.array(joint) / sum(joint))
 
 
 def test_posterior_of_contradictions_is_the_likelihood():
     model = np.array([[1.0, 0], [0.5, 0.5]])
     likelihood = np.array([[0, 0.3], [0.3, 0.3]])
-    np.testing.assert_allclose(
-        L.posterior_targets(model, likelihood), [[0, 1], [0.5, 0.5]]
-    )
+    np.testing.assert_allclose(L.posterior_targets(model, likelihood), [[0, 1], [0.5, 0.5]])
 
 
 @pytest.mark.parametrize(
@@ -149,13 +145,9 @@ LABELS = np.repeat(np.arange(4), [4000, 3000, 2000, 1000])
 
 
 def test_releases_hold_their_own_tables():
-    part = br.release(
-        LABELS, 1.0, 4, "rr_with_prior", seed=0
-    )  # 1 % of the rows went into the prior
+    part = br.release(LABELS, 1.0, 4, "rr_with_prior", seed=0)  # 1 % of the rows went into the prior
     found = L.label_likelihood(part)
-    assert (
-        found[part.index] == L.label_likelihood(part.labels, part.mechanism, level=None)
-    ).all()
+    assert (found[part.index] == L.label_likelihood(part.labels, part.mechanism, level=None)).all()
     silent = np.flatnonzero((found == 0.25).all(1))
     assert (silent == np.setdiff1d(np.arange(len(LABELS)), part.index)).all()
     staged = br.two_stage(LABELS, 1.0, 4, seed=0)[0]
@@ -206,9 +198,7 @@ def test_histograms_together_as_alone():
         ]
     )
     exact = L._fitted_frequencies(several, T, 10_000)
-    np.testing.assert_allclose(
-        exact, [prior_by_em(c, T).prior @ T for c in several], atol=1e-6
-    )
+    np.testing.assert_allclose(exact, [prior_by_em(c, T).prior @ T for c in several], atol=1e-6)
     # and the rounds that are used come near enough for a p-value
     np.testing.assert_allclose(L._fitted_frequencies(several, T), exact, atol=1e-3)
 
@@ -225,12 +215,8 @@ def test_the_goodness_of_fit_keeps_its_level(mechanism):
     "Honest labels alarm as rarely as they should, dropped classes included; five standard errors of slack."
     rng, p = np.random.default_rng(0), []
     for i in range(60):
-        counts = rng.multinomial(
-            3000, np.array([0.6, 0.3, 0.1, 0, 0, 0]) @ mechanism.transition
-        )
-        p.append(
-            L.goodness_of_fit(counts, mechanism.transition, draws=60, seed=i).p_value
-        )
+        counts = rng.multinomial(3000, np.array([0.6, 0.3, 0.1, 0, 0, 0]) @ mechanism.transition)
+        p.append(L.goodness_of_fit(counts, mechanism.transition, draws=60, seed=i).p_value)
     assert np.mean(np.array(p) < 0.1) < 0.1 + 5 * np.sqrt(0.1 * 0.9 / 60)
 
 
@@ -238,17 +224,13 @@ def test_small_p_values_are_rare_at_the_border():
     "Shares of zero, which change the limit distribution; four standard errors of slack."
     rng, T = np.random.default_rng(3), br.rr(4, 1.0).transition
     counts = [rng.multinomial(2000, [0.7, 0.3, 0, 0] @ T) for _ in range(30)]
-    p = [
-        L.goodness_of_fit(c, T, draws=40, seed=i).p_value for i, c in enumerate(counts)
-    ]
+    p = [L.goodness_of_fit(c, T, draws=40, seed=i).p_value for i, c in enumerate(counts)]
     assert np.mean(np.array(p) < 0.1) < 0.1 + 4 * np.sqrt(0.1 * 0.9 / 30)
 
 
 def test_priors_are_checked_and_scaled():
     T, counts = br.rr(4, 1.0).transition, [40, 30, 20, 10]
-    assert L.goodness_of_fit(counts, T, [5, 3, 2, 0]) == pytest.approx(
-        L.goodness_of_fit(counts, T, [0.5, 0.3, 0.2, 0])
-    )
+    assert L.goodness_of_fit(counts, T, [5, 3, 2, 0]) == pytest.approx(L.goodness_of_fit(counts, T, [0.5, 0.3, 0.2, 0]))
     for bad in ([np.nan, 0.5, 0.5, 0], [0.5, 0.5]):
         with pytest.raises(ValueError, match="prior"):
             L.goodness_of_fit(counts, T, bad)
@@ -265,12 +247,8 @@ def test_calibration_finds_the_logits():
     T = br.rr(3, 2.0)
     likelihood = T.transition.T[T.privatize(y, seed=1)]
     c = L.calibrate(z, likelihood)
-    assert c.slope == pytest.approx(2, abs=0.25) and np.allclose(
-        c.offsets, [0.5, 0, -0.5], atol=0.12
-    )
-    assert c.log_likelihood == pytest.approx(
-        L.log_likelihood(c(z), likelihood), abs=1e-4
-    )
+    assert c.slope == pytest.approx(2, abs=0.25) and np.allclose(c.offsets, [0.5, 0, -0.5], atol=0.12)
+    assert c.log_likelihood == pytest.approx(L.log_likelihood(c(z), likelihood), abs=1e-4)
     kept = L.calibrate(z, likelihood, slope=1.5)
     assert kept.slope == pytest.approx(1.5) and kept.log_likelihood < c.log_likelihood
 

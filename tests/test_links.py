@@ -1,4 +1,5 @@
 """Every relative link of every notebook and of every Markdown file leads somewhere."""
+
 import json
 import os
 import re
@@ -35,7 +36,8 @@ PAGES = [p for p in FILES if p.suffix in (".ipynb", ".md")]
 def texts(path):
     "Markdown and HTML of a file: prose, and what cells show."
     content = path.read_text(encoding="utf-8")
-    if path.suffix == ".md": return [content]
+    if path.suffix == ".md":
+        return [content]
     cells = json.loads(content)["cells"]
     shown = [o.get("data", {}) for c in cells for o in c.get("outputs", [])]
     outputs = [data[kind] for data in shown for kind in ("text/markdown", "text/html") if kind in data]
@@ -61,11 +63,15 @@ def anchors(path):
 def trouble(path, target):
     "Why a link leads nowhere, or None."
     place, _, anchor = target.partition("#")
-    if place.startswith("/"): return "is not relative"
+    if place.startswith("/"):
+        return "is not relative"
     there = Path(os.path.normpath(path.parent / place)) if place else path
-    if there not in FILES and there not in FOLDERS: return "is not in the repository"
-    if path.is_relative_to(LAB) and not there.is_relative_to(LAB): return "is out of JupyterLab's reach"
-    if anchor and there.suffix in (".ipynb", ".md") and slug(anchor) not in anchors(there): return "has no such heading"
+    if there not in FILES and there not in FOLDERS:
+        return "is not in the repository"
+    if path.is_relative_to(LAB) and not there.is_relative_to(LAB):
+        return "is out of JupyterLab's reach"
+    if anchor and there.suffix in (".ipynb", ".md") and slug(anchor) not in anchors(there):
+        return "has no such heading"
     return None
 
 
@@ -82,8 +88,11 @@ def test_every_relative_link_leads_somewhere():
 def test_every_path_that_is_named_is_there():
     named = {(p, name) for p in PAGES for text in texts(p) for name in NAMED.findall(text)}
     assert len(named) > 20
-    assert not [f"{p.relative_to(ROOT)}: {name}" for p, name in sorted(named)
-                if ROOT / name not in FILES and ROOT / name not in FOLDERS]
+    assert not [
+        f"{p.relative_to(ROOT)}: {name}"
+        for p, name in sorted(named)
+        if ROOT / name not in FILES and ROOT / name not in FOLDERS
+    ]
 
 
 def test_a_notebook_that_papermill_copies_has_no_relative_links():
@@ -93,13 +102,25 @@ def test_a_notebook_that_papermill_copies_has_no_relative_links():
     assert len(books) > 10 and not {name: targets for name, targets in found.items() if targets}
 
 
-@pytest.mark.parametrize("text, bad", [
-    ("[a](privacy/00_labels.ipynb) ![b](index.ipynb) [c](https://example.org/x) [d](mailto:a@b.c)", 0),
-    ("[a](nbs/privacy/00_labels.ipynb)", 1), ("![a](nothing.png)", 1), ('<img src="nothing.png">', 1),
-    ("[a][b]\n\n[b]: nothing.ipynb", 1), ("[a](../../elsewhere.md)", 1), ("[a](../README.md)", 1),
-    ("[a](/privacy/00_labels.ipynb)", 1),
-    ("`[a](nothing.png)`\n\n```\n[a](nothing.png)\n```", 0), ("[a](privacy)", 0), ("[a](#What-it-does-not-do)", 0),
-    ("[a](#what-it-does-not-do)", 0), ("[a](#What-it-does)", 1), ("[a](privacy/06_release.ipynb#No-such-heading)", 1)])
+@pytest.mark.parametrize(
+    "text, bad",
+    [
+        ("[a](privacy/00_labels.ipynb) ![b](index.ipynb) [c](https://example.org/x) [d](mailto:a@b.c)", 0),
+        ("[a](nbs/privacy/00_labels.ipynb)", 1),
+        ("![a](nothing.png)", 1),
+        ('<img src="nothing.png">', 1),
+        ("[a][b]\n\n[b]: nothing.ipynb", 1),
+        ("[a](../../elsewhere.md)", 1),
+        ("[a](../README.md)", 1),
+        ("[a](/privacy/00_labels.ipynb)", 1),
+        ("`[a](nothing.png)`\n\n```\n[a](nothing.png)\n```", 0),
+        ("[a](privacy)", 0),
+        ("[a](#What-it-does-not-do)", 0),
+        ("[a](#what-it-does-not-do)", 0),
+        ("[a](#What-it-does)", 1),
+        ("[a](privacy/06_release.ipynb#No-such-heading)", 1),
+    ],
+)
 def test_dead_links_are_found(text, bad):
     found = [trouble(ROOT / "nbs" / "index.ipynb", target) for target in links(text)]
     assert len(found) - found.count(None) == bad

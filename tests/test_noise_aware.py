@@ -51,9 +51,7 @@ def test_runs_are_deterministic_and_alone(name, data, Z):
     a, b = LEARNERS[name](Z, L), LEARNERS[name](Z, L)
     assert (a.probabilities == b.probabilities).all() and a.details == b.details
     one = LEARNERS[name](Z, L[1])
-    assert (one.probabilities[0] == a.probabilities[1]).all() and one.details[
-        0
-    ] == a.details[1]
+    assert (one.probabilities[0] == a.probabilities[1]).all() and one.details[0] == a.details[1]
     np.testing.assert_allclose(a.probabilities.sum(2), 1, atol=1e-4)
 
 
@@ -64,13 +62,9 @@ def test_many_rows_are_equal_but_for_rounding(name, apart, data, Z):
     together = LEARNERS[name](tiled(Z), L)
     alone = LEARNERS[name](tiled(Z), L, batch_size=1)
     assert (together.predictions != alone.predictions).mean() < apart
-    if (
-        name == "posterior"
-    ):  # the other searches until a likelihood falls, and may stop elsewhere
+    if name == "posterior":  # the other searches until a likelihood falls, and may stop elsewhere
         assert np.abs(together.probabilities - alone.probabilities).mean() < 1e-3
-        assert [d["rounds"] for d in together.details] == [
-            d["rounds"] for d in alone.details
-        ]
+        assert [d["rounds"] for d in together.details] == [d["rounds"] for d in alone.details]
 
 
 @every_learner
@@ -78,9 +72,7 @@ def test_any_mechanism(name, data, Z):
     prior = data.train_counts
     part = br.partition_by_weight(prior, 1.0, 2)
     several = [br.rr(10, 0.0), br.rr(10, math.inf), br.block_rr(part, 2.0)]
-    several += [
-        br.rr_with_prior(prior, epsilon, k=k) for epsilon, k in ((2.0, 3), (0.6, 1))
-    ]
+    several += [br.rr_with_prior(prior, epsilon, k=k) for epsilon, k in ((2.0, 3), (0.6, 1))]
     for mechanism in several:
         fit = LEARNERS[name](Z, released(data, mechanism, 0))
         assert np.isfinite(fit.probabilities).all(), mechanism
@@ -108,16 +100,11 @@ def test_a_class_that_is_never_released_is_not_predicted(data, Z, name):
     mechanism = br.rr(10, 2.0)
     y = mechanism.privatize(data.train_labels, seed=1).astype(int)
     usual = LEARNERS[name](Z, label_likelihood(y, mechanism))
-    assert (data.test_labels == 3).mean() > 0.1 and (
-        usual.predictions == 3
-    ).mean() > 0.1
+    assert (data.test_labels == 3).mean() > 0.1 and (usual.predictions == 3).mean() > 0.1
     with pytest.warns(UserWarning, match="do not fit"):
         L = label_likelihood(np.where(y == 3, -1, y), mechanism)
     found = LEARNERS[name](Z, L)
-    assert (
-        np.isfinite(found.probabilities).all()
-        and (found.predictions == 3).mean() < 0.01
-    )
+    assert np.isfinite(found.probabilities).all() and (found.predictions == 3).mean() < 0.01
     others = data.test_labels != 3
     assert (found.predictions == data.test_labels)[:, others].mean() > 0.9
 
@@ -186,15 +173,11 @@ class Leaving:
         self.linear = self.fit(L, N._linear([self.start]), 400)
 
     def objective(self, L):
-        return SoftmaxObjective(
-            self.Z, L[:, None], penalty=self.scale.penalty, kappa=self.scale.kappa
-        )
+        return SoftmaxObjective(self.Z, L[:, None], penalty=self.scale.penalty, kappa=self.scale.kappa)
 
     def fit(self, L, start, evaluations):
         objective = self.objective(L)
-        return objective.unpack(
-            minimise(objective, objective.pack(start), evaluations)[0]
-        )
+        return objective.unpack(minimise(objective, objective.pack(start), evaluations)[0])
 
     def logits(self, L, linear):
         return self.objective(L).logits(self.Z.train, Linear(*linear))
@@ -210,9 +193,7 @@ def test_first_order_leave_one_out(data, Z):
     for i in rows:
         masked = L.copy()
         masked[i] = 0.1
-        exact.append(
-            leaving.logits(masked, leaving.fit(masked, leaving.linear, 60))[i, 0]
-        )
+        exact.append(leaving.logits(masked, leaving.fit(masked, leaving.linear, 60))[i, 0])
 
     def effect(logits):
         moved = logits - full[rows, 0]
@@ -223,31 +204,21 @@ def test_first_order_leave_one_out(data, Z):
 
 def test_backward_is_unbiased(data, Z):
     T = br.rr(10, 1.0)
-    np.testing.assert_allclose(
-        T.transition @ np.linalg.pinv(T.transition), np.eye(10), atol=1e-9
-    )
+    np.testing.assert_allclose(T.transition @ np.linalg.pinv(T.transition), np.eye(10), atol=1e-9)
     y = T.privatize(data.train_labels, seed=0).astype(int)[None]
     fit = N.fit_backward(Z, y, T.transition)
     assert fit.details[0]["rank"] == 10
-    assert (
-        fit.predictions == N.fit_backward(Z, y, T.transition[None]).predictions
-    ).all()
+    assert (fit.predictions == N.fit_backward(Z, y, T.transition[None]).predictions).all()
 
 
 def test_backward_with_a_singular_table(data, Z):
     mechanism = br.rr_with_prior(data.train_counts, 2.0, k=4)
     square = np.zeros((10, 10))
-    square[:, [mechanism.labels.index(o) for o in mechanism.outputs]] = (
-        mechanism.transition
-    )
+    square[:, [mechanism.labels.index(o) for o in mechanism.outputs]] = mechanism.transition
     y = mechanism.privatize(data.train_labels, seed=3).astype(int)[None]
-    assert N.fit_backward(Z, y, square).details[0]["rank"] == np.linalg.matrix_rank(
-        square
-    )
+    assert N.fit_backward(Z, y, square).details[0]["rank"] == np.linalg.matrix_rank(square)
     with pytest.raises(ValueError, match="never does"):
-        N.fit_backward(
-            Z, br.rr(10, 2.0).privatize(data.train_labels, seed=0).astype(int), square
-        )
+        N.fit_backward(Z, br.rr(10, 2.0).privatize(data.train_labels, seed=0).astype(int), square)
 
 
 @pytest.mark.parametrize(

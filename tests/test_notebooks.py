@@ -1,4 +1,5 @@
 """Notebooks as a reader runs them: README's first line installs what they import, and papermill's parameters count."""
+
 import ast
 import json
 import re
@@ -38,27 +39,35 @@ def installed(*extras):
 def python_of(cell):
     "A cell's Python: IPython's own lines left out."
     source = "".join(cell["source"])
-    if source.startswith("%%"): return ""
+    if source.startswith("%%"):
+        return ""
     return re.sub(r"^(\s*)[%!].*$", r"\1pass", source, flags=re.M)
 
 
 def imported(source):
     "Top-level names of all modules that a piece of code imports, also inside functions and in programs kept as text."
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import): yield from (alias.name.partition(".")[0] for alias in node.names)
-        if isinstance(node, ast.ImportFrom) and not node.level: yield node.module.partition(".")[0]
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module.partition(".")[0]
         called = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
         if called in ("import_module", "__import__"):
             yield from (a.value.partition(".")[0] for a in node.args if isinstance(a, ast.Constant))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "import " in node.value:
-            try: yield from imported(node.value)
-            except SyntaxError: continue
+            try:
+                yield from imported(node.value)
+            except SyntaxError:
+                continue
 
 
 def missing(names, extras):
     known = installed(*extras) | {"blockrr"}
-    return {n for n in set(names) - set(sys.stdlib_module_names)
-            if DISTRIBUTIONS.get(n, COMES_WITH.get(n, n)).lower().replace("_", "-") not in known}
+    return {
+        n
+        for n in set(names) - set(sys.stdlib_module_names)
+        if DISTRIBUTIONS.get(n, COMES_WITH.get(n, n)).lower().replace("_", "-") not in known
+    }
 
 
 @pytest.mark.parametrize("path", BOOKS, ids=lambda p: p.stem)
@@ -77,7 +86,7 @@ def test_a_room_imports_what_its_extra_installs(room, extras):
 
 
 def test_missing_imports_are_found():
-    script = 'import polars, nowhere'
+    script = "import polars, nowhere"
     code = f"def f():\n    import hypothesis.strategies\n    from pytest import raises\nscript = {script!r}"
     assert missing(imported(code), ["learn", "study"]) == {"hypothesis", "pytest", "nowhere"}
     assert missing(["sklearn", "PIL", "yaml", "json", "numpy"], ["learn", "study"]) == set()
@@ -86,7 +95,9 @@ def test_missing_imports_are_found():
 
 # --- parameters
 
-def cells_of(path): return json.loads(path.read_text(encoding="utf-8"))["cells"]
+
+def cells_of(path):
+    return json.loads(path.read_text(encoding="utf-8"))["cells"]
 
 
 def parametrised():
@@ -95,12 +106,14 @@ def parametrised():
     for path in BOOKS:
         cells = [c for c in cells_of(path) if c["cell_type"] == "code"]
         at = [i for i, c in enumerate(cells) if "parameters" in c["metadata"].get("tags", [])]
-        if at: found[path] = ["".join(c["source"]) for c in cells[at[0]:at[0] + 2]]
+        if at:
+            found[path] = ["".join(c["source"]) for c in cells[at[0] : at[0] + 2]]
     return found
 
 
 class Run(NamedTuple):
     "What papermill did."
+
     ok: bool
     said: str  # on the standard streams
     shown: str  # the executed notebook, as text
@@ -125,20 +138,25 @@ def accuracy(folder, *options):
 def test_the_command_of_the_readme(tmp_path):
     from blockrr.study.experiment import grid, run_all
     from blockrr.study.paper import MECHANISMS
+
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     [options] = re.findall(r"^\S*papermill nbs/experiments/accuracy.ipynb out.ipynb (.*)$", readme, re.M)
     assert options == "-p epsilon 1.0 -p dataset digits -p seeds 3"
     done = accuracy(tmp_path, *options.split())
     assert done.ok, done.said
-    assert {r["spec"]["epsilon"] for r in done.records} == {1.} and len(done.records) == 9
-    alone = run_all(grid("digits", MECHANISMS, [1.], 3))
+    assert {r["spec"]["epsilon"] for r in done.records} == {1.0} and len(done.records) == 9
+    alone = run_all(grid("digits", MECHANISMS, [1.0], 3))
     assert done.records == json.loads(json.dumps([r.to_dict() for r in alone]))
 
 
-@pytest.mark.parametrize("options, epsilons, seeds", [
-    (("-p", "epsilons", "1.0", "-p", "seeds", "1"), [1.], [0]),
-    (("-p", "epsilons", "[2.0]", "-p", "seeds", "[3]"), [2.], [3]),
-    (("-p", "epsilon", "0.5, inf", "-p", "seeds", "0, 2"), [.5, "inf"], [0, 2])])
+@pytest.mark.parametrize(
+    "options, epsilons, seeds",
+    [
+        (("-p", "epsilons", "1.0", "-p", "seeds", "1"), [1.0], [0]),
+        (("-p", "epsilons", "[2.0]", "-p", "seeds", "[3]"), [2.0], [3]),
+        (("-p", "epsilon", "0.5, inf", "-p", "seeds", "0, 2"), [0.5, "inf"], [0, 2]),
+    ],
+)
 def test_one_value_or_several(tmp_path, options, epsilons, seeds):
     done = accuracy(tmp_path, *options, "-p", "mechanisms", "rr")
     assert done.ok, done.said
@@ -150,7 +168,7 @@ def test_a_budget_that_the_paper_does_not_print(tmp_path):
     done = accuracy(tmp_path, "-p", "epsilon", "1.7", "-p", "seeds", "1", "-p", "mechanisms", "block_rr")
     assert done.ok, done.said
     [record] = done.records
-    assert (record["spec"]["epsilon"], record["spec"]["sigma"], record["spec"]["l"]) == (1.7, .8, 2)
+    assert (record["spec"]["epsilon"], record["spec"]["sigma"], record["spec"]["l"]) == (1.7, 0.8, 2)
     assert record["details"]["settings"] == "default_settings" and "the paper prints no settings" in done.shown
 
 
@@ -160,21 +178,26 @@ def test_settings_by_rule_are_those_of_a_release():
     from blockrr.learning.data import dataset
     from blockrr.study.experiment import block_settings, grid, release_labels
     from blockrr.study.paper import DATASET_TITLES, EPSILONS
+
     labels = dataset("digits").train_labels
-    [spec] = grid("digits", "block_rr", .5, 1)
+    [spec] = grid("digits", "block_rr", 0.5, 1)
     ours = release_labels(spec, labels, 10)
-    prior = br.estimate_prior(labels[ours.held], 10, .5, spec.seeds()[1])
-    plain = br.release(labels, .5, 10, "block_rr", prior=prior, seed=0)
+    prior = br.estimate_prior(labels[ours.held], 10, 0.5, spec.seeds()[1])
+    plain = br.release(labels, 0.5, 10, "block_rr", prior=prior, seed=0)
     assert (ours.transition == plain.mechanism.transition).all() and ours.details["l_used"] == plain.statement.l
     printed = {block_settings(d, e).source for d in (*DATASET_TITLES, "digits") for e in EPSILONS[:-1]}
-    others = {block_settings(d, e).source for d, e in (("cifar10", 1.), ("digits", 5.), ("cifar10_1", 0.))}
+    others = {block_settings(d, e).source for d, e in (("cifar10", 1.0), ("digits", 5.0), ("cifar10_1", 0.0))}
     assert printed == {"paper"} and others == {"default_settings"}
 
 
-@pytest.mark.parametrize("book, option, hint", [
-    ("experiments/accuracy", "epsilonn", "did you mean epsilon?"),
-    ("experiments/tables", "dataset", "did you mean datasets?"),
-    ("paper/advice_validated", "record", "did you mean records?")])
+@pytest.mark.parametrize(
+    "book, option, hint",
+    [
+        ("experiments/accuracy", "epsilonn", "did you mean epsilon?"),
+        ("experiments/tables", "dataset", "did you mean datasets?"),
+        ("paper/advice_validated", "record", "did you mean records?"),
+    ],
+)
 def test_an_unknown_parameter_is_an_error(tmp_path, book, option, hint):
     done = papermill(tmp_path, f"nbs/{book}.ipynb", "-p", option, "1.0")
     assert not done.ok and "parameters: needs names among" in done.said and f"got {option} ({hint})" in done.said
@@ -197,7 +220,7 @@ def test_a_slice_of_numbers(tmp_path):
     options = "-p epsilon 2 -p seeds 1 -p mechanisms rr_on_bins -p learners linear".split()
     done = papermill(tmp_path, "nbs/experiments/regression.ipynb", *options, "-p", "output", tmp_path / "records")
     assert done.ok, done.said
-    assert {(r["spec"]["epsilon"], r["spec"]["mechanism"]) for r in done.records} == {(2., "rr_on_bins")}
+    assert {(r["spec"]["epsilon"], r["spec"]["mechanism"]) for r in done.records} == {(2.0, "rr_on_bins")}
 
 
 def test_records_are_found_from_anywhere(tmp_path):

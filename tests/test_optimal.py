@@ -1,4 +1,5 @@
 """The frontier and its mechanism against the linear program, BlockRR's gap to it, and what the solver may not hide."""
+
 import math
 import subprocess
 import sys
@@ -11,19 +12,24 @@ import pytest
 import blockrr as br
 from blockrr.privacy.optimal import RESTS, best_sigma, place, retention, solve_program
 
-EPSILONS = (0, 1e-9, .1, .6, 1, 2, 4, 8, 40, 800, math.inf)
+EPSILONS = (0, 1e-9, 0.1, 0.6, 1, 2, 4, 8, 40, 800, math.inf)
 
 
 def priors(seed, n, K):
     rng = np.random.default_rng(seed)
     for i in range(n):
         k = int(rng.integers(2, K + 1))
-        yield rng.integers(0, 5, k) + (np.arange(k) == 0) if i % 3 == 0 else rng.dirichlet(np.full(k, (.1, 1, 10)[i % 3]))
+        yield (
+            rng.integers(0, 5, k) + (np.arange(k) == 0)
+            if i % 3 == 0
+            else rng.dirichlet(np.full(k, (0.1, 1, 10)[i % 3]))
+        )
 
 
 def all_pairs_program(p, epsilon, floor=0, average=None):
     "The program as the paper writes it, over all pairs and with e**epsilon: an oracle that shares no code with ours. `average`: what the mean of the diagonal must reach."
     from scipy.optimize import linprog
+
     K, rows = len(p), []
     for j in range(K):
         for i in range(K):
@@ -33,7 +39,8 @@ def all_pairs_program(p, epsilon, floor=0, average=None):
                     row[i, j], row[other, j] = 1, -math.exp(epsilon)
                     rows.append(row.ravel())
     limits = np.zeros(len(rows))
-    if average is not None: rows, limits = [*rows, -np.eye(K).ravel() / K], np.append(limits, -average)
+    if average is not None:
+        rows, limits = [*rows, -np.eye(K).ravel() / K], np.append(limits, -average)
     equal = np.kron(np.eye(K), np.ones(K))
     bounds = [(floor if i == j else 0, 1) for i in range(K) for j in range(K)]
     out = linprog(-np.diag(p).ravel(), np.array(rows), limits, equal, np.ones(K), bounds, method="highs")
@@ -41,19 +48,21 @@ def all_pairs_program(p, epsilon, floor=0, average=None):
     return -out.fun
 
 
-@pytest.mark.parametrize("epsilon", (.1, .6, 1, 2, 4))
+@pytest.mark.parametrize("epsilon", (0.1, 0.6, 1, 2, 4))
 def test_against_the_papers_form(epsilon):
     for p in priors(1, 8, 6):
         f = br.frontier(p, epsilon)
-        for t in (0, .4, .95):
+        for t in (0, 0.4, 0.95):
             floor = t * f.largest_floor
             assert f.point(floor).accuracy == pytest.approx(all_pairs_program(f.prior, epsilon, floor), abs=1e-6)
-            assert solve_program(np.diag(f.prior), epsilon, floor)[0] == pytest.approx(f.point(floor).accuracy, abs=1e-6)
+            assert solve_program(np.diag(f.prior), epsilon, floor)[0] == pytest.approx(
+                f.point(floor).accuracy, abs=1e-6
+            )
 
 
 @pytest.mark.parametrize("K, epsilon", [(2, 0), (12, 0), (12, math.inf), (25, 1), (40, 3), (60, 2)])
 def test_against_the_program_up_to_sixty_labels(K, epsilon):
-    p = np.random.default_rng(K).dirichlet(np.full(K, .5))
+    p = np.random.default_rng(K).dirichlet(np.full(K, 0.5))
     f = br.frontier(p, epsilon)
     value, T = solve_program(np.diag(p), epsilon, f.largest_floor / 2)
     assert value == pytest.approx(f.point(f.largest_floor / 2).accuracy, abs=1e-6)
@@ -73,8 +82,14 @@ def test_straight_line_and_best_of_all_k(epsilon):
         values = [f.point(t).accuracy for t in floors]
         assert np.diff(values, 2) == pytest.approx(0, abs=1e-13)
         ends = place(br.rr_with_prior(p, epsilon), p), place(br.rr(K, epsilon), p)
-        assert values[0] == pytest.approx(ends[0].accuracy, abs=1e-13) and values[-1] == pytest.approx(ends[1].accuracy, abs=1e-13)
-        assert all(np.diff(values) < 0) if f.top > f.largest_floor * (1 + 1e-9) else values == pytest.approx([f.top] * 9, abs=1e-8)
+        assert values[0] == pytest.approx(ends[0].accuracy, abs=1e-13) and values[-1] == pytest.approx(
+            ends[1].accuracy, abs=1e-13
+        )
+        assert (
+            all(np.diff(values) < 0)
+            if f.top > f.largest_floor * (1 + 1e-9)
+            else values == pytest.approx([f.top] * 9, abs=1e-8)
+        )
 
 
 def test_no_mechanism_is_beyond_the_frontier():
@@ -94,7 +109,7 @@ def test_block_rr_is_on_the_frontier_exactly_where_its_majority_is_best():
     on = off = 0
     rng = np.random.default_rng(4)
     for p in priors(5, 150, 12):
-        epsilon = float(rng.uniform(.05, 5))
+        epsilon = float(rng.uniform(0.05, 5))
         f, a, K = br.frontier(p, epsilon), math.exp(-epsilon), len(p)
         order = np.argsort(-f.prior, kind="stable").tolist()
         for s in range(1, K):
@@ -108,24 +123,26 @@ def test_block_rr_is_on_the_frontier_exactly_where_its_majority_is_best():
                 if best or f.top - W > 1e-7:
                     assert (f.gap(m) < 1e-11) == best
                     on, off = on + best, off + (not best)
-        assert f.gap(br.block_rr(br.Partition(order[:1], order[1:]), epsilon)) == pytest.approx(0, abs=1e-13)  # l = 0 is RR
+        assert f.gap(br.block_rr(br.Partition(order[:1], order[1:]), epsilon)) == pytest.approx(
+            0, abs=1e-13
+        )  # l = 0 is RR
     assert on > 100 and off > 500
 
 
 def test_papers_settings():
     first = [5000, 4900, 4700, 4600, 4500, 4800, 1000, 1500, 1000, 1500]
     gaps = {}
-    for epsilon, sigma, l in [(.6, 1.4, 6), (.8, 1.2, 5), (1, 1.2, 5), (2, .8, 2)]:  # tab:dp_params1
+    for epsilon, sigma, l in [(0.6, 1.4, 6), (0.8, 1.2, 5), (1, 1.2, 5), (2, 0.8, 2)]:  # tab:dp_params1
         gaps[epsilon] = br.frontier(first, epsilon).gap(br.block_rr(br.partition_by_weight(first, sigma, l), epsilon))
-    assert [gaps[e] for e in (.6, .8, 1)] == pytest.approx([0, 0, 0], abs=1e-14)
-    assert gaps[2] == pytest.approx(.46041705 - .45626670, abs=1e-8)
+    assert [gaps[e] for e in (0.6, 0.8, 1)] == pytest.approx([0, 0, 0], abs=1e-14)
+    assert gaps[2] == pytest.approx(0.46041705 - 0.45626670, abs=1e-8)
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_optimal_rr(epsilon):
     for p in priors(6, 12, 10):
         f, K = br.frontier(p, epsilon), len(p)
-        for t in (0, 1e-300, 1e-15, .3, 1 - 1e-12, 1):
+        for t in (0, 1e-300, 1e-15, 0.3, 1 - 1e-12, 1):
             for rest in RESTS:
                 m = br.optimal_rr(p, epsilon, t * f.largest_floor, rest=rest)
                 assert m.certify().holds and abs(m.transition.sum(1) - 1).max() < 1e-13
@@ -137,7 +154,9 @@ def test_best_sigma():
     for p in priors(7, 200, 15):
         for epsilon in EPSILONS:
             part = br.partition_by_weight(p, best_sigma(p, epsilon))
-            assert sorted(np.argsort(-np.asarray(p, float), kind="stable")[:br.best_k(p, epsilon)].tolist()) == sorted(part.majority)
+            assert sorted(np.argsort(-np.asarray(p, float), kind="stable")[: br.best_k(p, epsilon)].tolist()) == sorted(
+                part.majority
+            )
 
 
 def test_ten_thousand_labels_within_a_second():
@@ -150,41 +169,61 @@ def test_ten_thousand_labels_within_a_second():
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match=r"floor: needs 0 <= floor <= 0.231969\d*, the largest reachable with 10 labels at epsilon = 1, got 0.5"): br.optimal_rr(np.ones(10), 1, .5)
-    with pytest.raises(ValueError, match="at least 2 labels"): br.frontier([1], 1)
-    with pytest.raises(ValueError, match="epsilon"): br.frontier([1, 1], -1)
-    with pytest.raises(TypeError, match="floor"): br.optimal_rr([1, 1], 1, "0")
-    with pytest.raises(ValueError, match="all weights are zero"): br.frontier([0, 0], 1)
-    one = br.optimal_rr([1, 0, 0], 1, .1)  # all mass on one label
+    with pytest.raises(
+        ValueError,
+        match=r"floor: needs 0 <= floor <= 0.231969\d*, the largest reachable with 10 labels at epsilon = 1, got 0.5",
+    ):
+        br.optimal_rr(np.ones(10), 1, 0.5)
+    with pytest.raises(ValueError, match="at least 2 labels"):
+        br.frontier([1], 1)
+    with pytest.raises(ValueError, match="epsilon"):
+        br.frontier([1, 1], -1)
+    with pytest.raises(TypeError, match="floor"):
+        br.optimal_rr([1, 1], 1, "0")
+    with pytest.raises(ValueError, match="all weights are zero"):
+        br.frontier([0, 0], 1)
+    one = br.optimal_rr([1, 0, 0], 1, 0.1)  # all mass on one label
     assert one.certify().holds and one.transition[0, 0] == max(one.transition[0])
 
 
 def test_solver_failure_is_an_error(monkeypatch):
     import scipy.optimize
-    with pytest.raises(RuntimeError, match="status 2"): solve_program(np.eye(3), 1, floor=.9)
+
+    with pytest.raises(RuntimeError, match="status 2"):
+        solve_program(np.eye(3), 1, floor=0.9)
     real = scipy.optimize.linprog
-    def stopped(*args, **options): return real(*args, **options, options={"time_limit": 0.})
+
+    def stopped(*args, **options):
+        return real(*args, **options, options={"time_limit": 0.0})
+
     monkeypatch.setattr(scipy.optimize, "linprog", stopped)
-    with pytest.raises(RuntimeError, match="status 1"): solve_program(np.random.default_rng(0).random((30, 30)), 1)
+    with pytest.raises(RuntimeError, match="status 1"):
+        solve_program(np.random.default_rng(0).random((30, 30)), 1)
 
 
 def test_import_does_not_load_scipy():
     code = "import sys, blockrr; print('scipy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+        == "False"
+    )
 
 
-@pytest.mark.parametrize("epsilon", (.1, .6, 1, 2, 4))
+@pytest.mark.parametrize("epsilon", (0.1, 0.6, 1, 2, 4))
 def test_average_frontier_against_the_papers_form(epsilon):
     for p in priors(11, 9, 6):
         f = br.frontier(p, epsilon)
-        for t in (0, .6, .9, .99):
-            assert f.accuracy_at(t * f.largest_floor) == pytest.approx(all_pairs_program(f.prior, epsilon, average=t * f.largest_floor), abs=1e-6)
+        for t in (0, 0.6, 0.9, 0.99):
+            assert f.accuracy_at(t * f.largest_floor) == pytest.approx(
+                all_pairs_program(f.prior, epsilon, average=t * f.largest_floor), abs=1e-6
+            )
 
 
-@pytest.mark.parametrize("epsilon", (.6, 1, 2, 4))
+@pytest.mark.parametrize("epsilon", (0.6, 1, 2, 4))
 @pytest.mark.parametrize("name", ("cifar10_1", "cifar10_2"))
 def test_both_frontiers_of_the_papers_data(name, epsilon):
     from blockrr.study.paper import TRAIN_COUNTS
+
     f = br.frontier(TRAIN_COUNTS[name], epsilon)
     for t in np.linspace(0, 1, 9) * (1 - 1e-6):
         at = t * f.largest_floor
@@ -204,20 +243,24 @@ def test_no_mechanism_is_beyond_the_average_frontier():
     rng = np.random.default_rng(12)
     for _ in range(400):
         K = int(rng.integers(2, 7))
-        base = rng.uniform(.2, 1, (K, K)) + 3 * np.eye(K) * rng.random(K)
-        T, p = base / base.sum(1, keepdims=True), rng.dirichlet(np.full(K, .4))
+        base = rng.uniform(0.2, 1, (K, K)) + 3 * np.eye(K) * rng.random(K)
+        T, p = base / base.sum(1, keepdims=True), rng.dirichlet(np.full(K, 0.4))
         f = br.frontier(p, float(np.log(T.max(0) / T.min(0)).max()) * (1 + 1e-12))
         d = np.diag(T)
-        assert d.mean() <= f.largest_floor * (1 + 1e-9) and p @ d <= f.accuracy_at(min(d.mean(), f.largest_floor)) + 1e-12
+        assert (
+            d.mean() <= f.largest_floor * (1 + 1e-9) and p @ d <= f.accuracy_at(min(d.mean(), f.largest_floor)) + 1e-12
+        )
 
 
 def test_picture_of_both_frontiers_for_any_number_of_labels():
     import matplotlib
+
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+
     for K in (2, 10, 60, 61, 1000):
-        for epsilon in (0, .5, 5, math.inf):
-            f = br.frontier(1 / np.arange(1., K + 1), epsilon)
+        for epsilon in (0, 0.5, 5, math.inf):
+            f = br.frontier(1 / np.arange(1.0, K + 1), epsilon)
             worst, average = f.plot()
             for ax, name in ((worst, "worst"), (average, "average")):
                 legend = " / ".join(ax.get_legend_handles_labels()[1])
@@ -225,16 +268,20 @@ def test_picture_of_both_frontiers_for_any_number_of_labels():
                 for line in ax.lines:
                     x, y = np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
                     for at, accuracy in zip(np.atleast_1d(x), np.atleast_1d(y)):
-                        best = f.point(min(at, f.largest_floor)).accuracy if name == "worst" else f.accuracy_at(min(at, f.largest_floor))
+                        best = (
+                            f.point(min(at, f.largest_floor)).accuracy
+                            if name == "worst"
+                            else f.accuracy_at(min(at, f.largest_floor))
+                        )
                         assert accuracy <= best + 1e-9
             plt.close("all")
 
 
-@pytest.mark.parametrize("epsilon", [8., 12.5, 16., 20., 24.])
+@pytest.mark.parametrize("epsilon", [8.0, 12.5, 16.0, 20.0, 24.0])
 @pytest.mark.parametrize("below", [1e-3, 1e-5, 1e-8])
 def test_a_floor_close_to_rr_keeps_its_small_probabilities(epsilon, below):
     "Every probability within 1e-12 of the ideal in 60 digits above 1e-6, within 16 units of 2**-62 below; 1 - t must not cancel."
-    p = np.array([.6, .4, 1e-20, 1e-20, 1e-20])
+    p = np.array([0.6, 0.4, 1e-20, 1e-20, 1e-20])
     f = br.frontier(p, epsilon)
     floor = f.largest_floor * (1 - below)
     m = br.optimal_rr(p, epsilon, floor)
@@ -247,6 +294,7 @@ def test_a_floor_close_to_rr_keeps_its_small_probabilities(epsilon, below):
             for j in range(n):
                 level = u if j < k else tau
                 ideal = level if i == j else a * level
-                if i >= k and j < k: ideal += (1 - a) * step / k
+                if i >= k and j < k:
+                    ideal += (1 - a) * step / k
                 error = abs(mpmath.mpf(int(m.weights[i, j])) / 2**62 - ideal)
-                assert error <= (1e-12 * ideal if ideal > 1e-6 else mpmath.mpf(2)**-58), (i, j, error)
+                assert error <= (1e-12 * ideal if ideal > 1e-6 else mpmath.mpf(2) ** -58), (i, j, error)

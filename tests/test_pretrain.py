@@ -35,9 +35,7 @@ IMAGES = DIGITS.train_images, DIGITS.test_images
 
 
 def export(images, folder, recipe=TINY, **options):
-    return P.pretrain_and_export(
-        *images, "digits", output=folder, recipe=recipe, device="cpu", **options
-    )
+    return P.pretrain_and_export(*images, "digits", output=folder, recipe=recipe, device="cpu", **options)
 
 
 def states(*encoders):
@@ -48,13 +46,8 @@ def test_labels_change_nothing(tmp_path):
     "Permuted labels: the same file, which is found and read under the other labels as well."
     export(IMAGES, tmp_path, dims=8, steps=3)
     rng = np.random.default_rng(0)
-    shuffled = {
-        f"{split}_labels": rng.permutation(getattr(DIGITS, f"{split}_labels"))
-        for split in ("train", "test")
-    }
-    a, b = (
-        pretrained(d, folder=tmp_path) for d in (DIGITS, replace(DIGITS, **shuffled))
-    )
+    shuffled = {f"{split}_labels": rng.permutation(getattr(DIGITS, f"{split}_labels")) for split in ("train", "test")}
+    a, b = (pretrained(d, folder=tmp_path) for d in (DIGITS, replace(DIGITS, **shuffled)))
     assert np.array_equal(a.train, b.train) and a.recipe == b.recipe
 
 
@@ -64,15 +57,9 @@ def test_test_images_change_no_feature_of_training_images(tmp_path):
     for name, test in (("a", DIGITS.test_images), ("b", changed)):
         export((DIGITS.train_images, test), tmp_path / name, dims=8, steps=3)
     a, b = (np.load(tmp_path / name / "digits.npz") for name in "ab")
-    assert np.array_equal(a["train"], b["train"]) and not np.array_equal(
-        a["test"], b["test"]
-    )
+    assert np.array_equal(a["train"], b["train"]) and not np.array_equal(a["test"], b["test"])
     c, d = (Encoder.load(tmp_path / name / "encoder.pt").basis for name in "ab")
-    assert (
-        np.array_equal(c.axes, d.axes)
-        and np.array_equal(c.mean, d.mean)
-        and c.step == d.step
-    )
+    assert np.array_equal(c.axes, d.axes) and np.array_equal(c.mean, d.mean) and c.step == d.step
 
 
 def accuracy(encoder):
@@ -89,9 +76,7 @@ def test_pretraining_helps():
     gain = []
     for seed in (0, 1):
         recipe = replace(TINY, width=8, embed=64, seed=seed)
-        before = Encoder(
-            embedder(DIGITS.train_images, recipe).eval(), recipe, {"white": 16.0}
-        )
+        before = Encoder(embedder(DIGITS.train_images, recipe).eval(), recipe, {"white": 16.0})
         after = P.pretrain(DIGITS.train_images, recipe, steps=120, device="cpu")
         gain.append(accuracy(after) - accuracy(before))
     # the standard error of a difference on 286 images is at most 4, of this mean at most 3
@@ -149,14 +134,8 @@ def test_killed_and_resumed(tmp_path, one_thread):
 
 
 def test_a_taught_run_resumes_where_it_stopped(tmp_path, one_thread):
-    recipe = replace(
-        LAPTOP, size=8, batch=32, width=4, embed=32, mirror=False, hue=0.0, grey=0.0
-    )
-    teacher = (
-        np.random.default_rng(0)
-        .normal(size=(len(DIGITS.train_images), 6))
-        .astype(np.float32)
-    )
+    recipe = replace(LAPTOP, size=8, batch=32, width=4, embed=32, mirror=False, hue=0.0, grey=0.0)
+    teacher = np.random.default_rng(0).normal(size=(len(DIGITS.train_images), 6)).astype(np.float32)
     teacher /= np.linalg.norm(teacher, axis=1, keepdims=True)
 
     def run(name, teacher=teacher, **more):
@@ -179,10 +158,7 @@ def test_a_taught_run_resumes_where_it_stopped(tmp_path, one_thread):
     )
     assert halted.about["loss"] == whole.about["loss"]
     assert all(torch.equal(x, y) for x, y in states(halted, whole))
-    assert (
-        other.about["loss"] != whole.about["loss"]
-        and other.about["teacher"] != whole.about["teacher"]
-    )
+    assert other.about["loss"] != whole.about["loss"] and other.about["teacher"] != whole.about["teacher"]
     whole.save(tmp_path / "encoder.pt")
     again = Encoder.load(tmp_path / "encoder.pt")
     some = DIGITS.test_images[:9]
@@ -193,19 +169,14 @@ def test_budget_is_kept_and_fixed_by_measurement(tmp_path):
     how = dict(minutes=0.05, device="cpu", checkpoint=tmp_path / "ck", every=1e9)
     encoder = P.pretrain(DIGITS.train_images, TINY, **how)
     state = torch.load(tmp_path / "ck")
-    assert (
-        len(state["losses"]) == encoder.about["steps"] == state["step"]
-        and encoder.about["seconds"] < 30
-    )
+    assert len(state["losses"]) == encoder.about["steps"] == state["step"] and encoder.about["seconds"] < 30
 
 
 def test_devices(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(RuntimeError, match="no CUDA device"):
         P.pretrain(DIGITS.train_images, TINY, steps=1, device="cuda")
-    assert (
-        P.pretrain(DIGITS.train_images, TINY, steps=1).about["steps"] == 1
-    )  # the processor is chosen
+    assert P.pretrain(DIGITS.train_images, TINY, steps=1).about["steps"] == 1  # the processor is chosen
 
     def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -290,9 +261,7 @@ def test_compiles(monkeypatch):
     "The graph that a GPU compiles, without a backend: the same steps as uncompiled."
     plain = P.pretrain(DIGITS.train_images, TINY, steps=3, device="cpu")
     original = torch.compile
-    monkeypatch.setattr(
-        torch, "compile", lambda f, **options: original(f, backend="eager", **options)
-    )
+    monkeypatch.setattr(torch, "compile", lambda f, **options: original(f, backend="eager", **options))
     graph = P.pretrain(DIGITS.train_images, TINY, steps=3, device="cpu", compiled=True)
     assert abs(np.subtract(plain.about["loss"], graph.about["loss"])).max() < 0.3
 
@@ -309,16 +278,12 @@ def test_provenance(tmp_path):
 def test_subsets_and_larger_sets(tmp_path):
     "An encoder describes the shared images of a larger set by the same integers."
     small = imbalanced(DIGITS, [20] * 10, [5] * 10)
-    encoder = export(
-        (small.train_images, small.test_images), tmp_path / "small", dims=8, steps=2
-    )
+    encoder = export((small.train_images, small.test_images), tmp_path / "small", dims=8, steps=2)
     export(IMAGES, tmp_path / "all", encoder=encoder)
     part = pretrained(small, base=DIGITS, folder=tmp_path / "all")
     own = pretrained(small, folder=tmp_path / "small")
     assert part.train.shape == own.train.shape
-    assert (
-        part.train != own.train
-    ).mean() < 0.01  # batches of another size may round otherwise
+    assert (part.train != own.train).mean() < 0.01  # batches of another size may round otherwise
     assert abs(part.train.astype(int) - own.train).max() <= 1
 
 
@@ -358,14 +323,9 @@ def test_command_line(commanded, capsys):
         "encoder.pt",
     ]
     usual = Spec("digits", "rr", 3.0)
-    with_features = [
-        replace(usual, options={"features": kind}) for kind in ("pretrained", "both")
-    ]
+    with_features = [replace(usual, options={"features": kind}) for kind in ("pretrained", "both")]
     plain, deep, both = run_all([usual, *with_features])
-    assert (
-        run_all([usual])[0].to_dict() == plain.to_dict()
-        and "features" not in plain.details
-    )
+    assert run_all([usual])[0].to_dict() == plain.to_dict() and "features" not in plain.details
     assert deep.details["features"] != both.details["features"] and deep.accuracy > 30
     aware = replace(usual, learner="forward")
     patches, joint = run_all([aware, replace(aware, options={"features": "both"})])
@@ -414,6 +374,4 @@ def test_images_may_be_grey_or_coloured(tmp_path):
     arrays = [rng.integers(0, 256, (40, 8, 8, 3), np.uint8), np.zeros(40, np.uint8)] * 2
     data = ImageData("digits", *arrays, ("one",))
     made = export((data.train_images, data.test_images), tmp_path, dims=4, steps=1)
-    assert made.net.mean.shape == (3, 1, 1) and pretrained(
-        data, folder=tmp_path
-    ).train.shape == (40, 4)
+    assert made.net.mean.shape == (3, 1, 1) and pretrained(data, folder=tmp_path).train.shape == (40, 4)

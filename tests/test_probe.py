@@ -35,9 +35,7 @@ def test_against_scikit_learn(probe, runs, criterion):
         seen = np.isin(np.arange(4), y)
         solver = Ridge(alpha=penalty * float(probe.scale), solver="cholesky")
         x = probe.features.train[on].astype(float)
-        theirs = solver.fit(x, np.eye(4)[y[on]]).predict(
-            probe.features.test.astype(float)
-        )
+        theirs = solver.fit(x, np.eye(4)[y[on]]).predict(probe.features.test.astype(float))
         np.testing.assert_allclose(scores[:, seen], theirs[:, seen], atol=1e-9)
         assert np.isneginf(scores[:, ~seen]).all()
 
@@ -51,9 +49,7 @@ def test_a_run_does_not_depend_on_its_neighbours(probe, runs, criterion):
             whole.scores[i],
             atol=1e-10,
         )
-    assert (
-        probe.fit(runs, 4, criterion, batch_size=2).predictions == whole.predictions
-    ).all()
+    assert (probe.fit(runs, 4, criterion, batch_size=2).predictions == whole.predictions).all()
 
 
 def test_criteria_by_their_definition():
@@ -63,13 +59,8 @@ def test_criteria_by_their_definition():
     f -= f.mean(0)
     moments = Moments(*((a * b).sum(0) for a, b in ((y, y), (y, f), (f, f))))
     assert gcv(moments, 0.0) == pytest.approx(-np.square(y - f).sum())
-    explained = [
-        max(np.corrcoef(y[:, k], f[:, k])[0, 1], 0) ** 2 * (y[:, k] @ y[:, k])
-        for k in range(3)
-    ]
-    assert rescaled_share(moments, 0.0) == pytest.approx(
-        sum(explained) / np.square(y).sum()
-    )
+    explained = [max(np.corrcoef(y[:, k], f[:, k])[0, 1], 0) ** 2 * (y[:, k] @ y[:, k]) for k in range(3)]
+    assert rescaled_share(moments, 0.0) == pytest.approx(sum(explained) / np.square(y).sum())
 
 
 @pytest.mark.parametrize(

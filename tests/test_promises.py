@@ -2,6 +2,7 @@
 
 Then faults that its judges must find.
 """
+
 import json
 import math
 import os
@@ -55,7 +56,8 @@ def test_in_full():
     "Writes results/promises.json."
     parts = counted(ROOT / "results" / "promises.json")
     assert {part: figures["problems"] for part, figures in parts.items()} == {part: [] for part in IN_FULL}
-    for part, n in IN_FULL.items(): assert parts[part][part] >= n and parts[part]["failures"] == 0
+    for part, n in IN_FULL.items():
+        assert parts[part][part] >= n and parts[part]["failures"] == 0
     assert set(parts["mechanisms"]["by_constructor"]) == set(mechanisms.KINDS)
     stages = {"before the debit", "debited, no output", "debited, not released", "between releases"}
     assert stages <= set(parts["kills"]["killed"])
@@ -63,9 +65,10 @@ def test_in_full():
 
 # judges that find nothing prove nothing
 
+
 def test_bounds_of_exp_hold_and_are_close():
     many = np.exp(np.random.default_rng(0).uniform(-20, 7, 200)).tolist()
-    for x in [5e-324, 1e-300, 1e-9, .1, math.log(2), 1., 44., 709.9, 1e3, *many]:
+    for x in [5e-324, 1e-300, 1e-9, 0.1, math.log(2), 1.0, 44.0, 709.9, 1e3, *many]:
         low, high = mechanisms.exp_bounds(x, 200)
         with mpmath.workprec(2200):
             exact = mpmath.exp(mpmath.mpf(x)) * 2**200
@@ -74,35 +77,37 @@ def test_bounds_of_exp_hold_and_are_close():
 
 def test_a_unit_too_much_is_found():
     low = 10**18
-    most = low * mechanisms.exp_bounds(1., 256)[0] >> 256
-    judge = lambda high, denominator: mechanisms.judge_table([[high, low], [low, high]], denominator, 1.)[0]
+    most = low * mechanisms.exp_bounds(1.0, 256)[0] >> 256
+    judge = lambda high, denominator: mechanisms.judge_table([[high, low], [low, high]], denominator, 1.0)[0]
     assert judge(most, most + low) == []
     assert judge(most + 1, most + 1 + low) == ["a ratio above e**epsilon"]
     assert judge(most, most + low + 1) == ["a row does not sum to the denominator"]
 
 
 def test_a_mechanism_that_is_no_randomised_response_is_found():
-    assert mechanisms.judge(br.rr(5, 1.), 1., "rr") == []
-    kept = br.rr_with_prior([4, 1, 1, 1, 1], 1., k=3)
-    assert mechanisms.judge(kept, 1.) == []
-    assert mechanisms.judge(kept, 1., "rr") == ["randomised response does not follow its formula"]
-    assert mechanisms.judge(kept, 2.) == ["another epsilon than was asked for"]
+    assert mechanisms.judge(br.rr(5, 1.0), 1.0, "rr") == []
+    kept = br.rr_with_prior([4, 1, 1, 1, 1], 1.0, k=3)
+    assert mechanisms.judge(kept, 1.0) == []
+    assert mechanisms.judge(kept, 1.0, "rr") == ["randomised response does not follow its formula"]
+    assert mechanisms.judge(kept, 2.0) == ["another epsilon than was asked for"]
 
 
-@pytest.mark.parametrize("change", [
-    dict(epsilon=math.nextafter(1, 0)), dict(epsilon=math.nextafter(1, 2)), dict(holds=False), dict(claimed=2.)])
+@pytest.mark.parametrize(
+    "change",
+    [dict(epsilon=math.nextafter(1, 0)), dict(epsilon=math.nextafter(1, 2)), dict(holds=False), dict(claimed=2.0)],
+)
 def test_a_wrong_certificate_is_found(change):
-    m = br.rr(5, 1.)
-    _, worst = mechanisms.judge_table(m.weights.tolist(), m.denominator, 1.)
+    m = br.rr(5, 1.0)
+    _, worst = mechanisms.judge_table(m.weights.tolist(), m.denominator, 1.0)
     honest = m.certify()
-    assert mechanisms.judge_certificate(m, honest, 1., worst) == []
-    assert mechanisms.judge_certificate(m, replace(honest, **change), 1., worst)
+    assert mechanisms.judge_certificate(m, honest, 1.0, worst) == []
+    assert mechanisms.judge_certificate(m, replace(honest, **change), 1.0, worst)
 
 
 def test_a_window_too_heavy_is_found():
-    m = br.rp_with_prior([0., 1., 2.], [1, 1], 1., delta=.5)
+    m = br.rp_with_prior([0.0, 1.0, 2.0], [1, 1], 1.0, delta=0.5)
     c1, c0 = map(int, m.weights)
-    judge = lambda c1, denominator: mechanisms.judge_interval(c1, c0, m.window, m.cells, denominator, True, 1.)[0]
+    judge = lambda c1, denominator: mechanisms.judge_interval(c1, c0, m.window, m.cells, denominator, True, 1.0)[0]
     assert judge(c1, m.denominator) == []
     assert judge(2 * c1, m.denominator + 2 * m.window * c1)
 
@@ -110,12 +115,12 @@ def test_a_window_too_heavy_is_found():
 def test_draws_at_another_epsilon_are_found():
     rng, n = np.random.default_rng(0), 10**6
     table = lambda epsilon: br.rr(10, epsilon).weights / 2**62
-    assert draws.Tally(300).add(table(1.) * n, table(1.)) == []
-    assert draws.Tally(300).add(table(1.02) * n, table(1.)) == ["draws do not fit the table"]
-    counts = np.array([rng.multinomial(n, [.5, .5, 0])])
-    assert draws.Tally(300).add(counts, np.array([[.5, .5, 0]])) == []
+    assert draws.Tally(300).add(table(1.0) * n, table(1.0)) == []
+    assert draws.Tally(300).add(table(1.02) * n, table(1.0)) == ["draws do not fit the table"]
+    counts = np.array([rng.multinomial(n, [0.5, 0.5, 0])])
+    assert draws.Tally(300).add(counts, np.array([[0.5, 0.5, 0]])) == []
     counts[0, 2] = 1
-    assert draws.Tally(300).add(counts, np.array([[.5, .5, 0]])) == ["an output that has no chance came"]
+    assert draws.Tally(300).add(counts, np.array([[0.5, 0.5, 0]])) == ["an output that has no chance came"]
 
 
 @pytest.fixture
@@ -123,11 +128,13 @@ def run(tmp_path):
     "A release by the command that ended well, and was paid for."
     run = kills.new_run(tmp_path / "run", tmp_path / "ledger.db", "d", np.random.default_rng(0))
     assert kills.finished(kills.in_fork(run)) == 0 and kills.debits(run.ledger, "d") == 1
-    for path in run.folder.iterdir(): path.chmod(0o600)
+    for path in run.folder.iterdir():
+        path.chmod(0o600)
     return run
 
 
-def test_a_finished_release_is_in_order(run): assert kills.faults(run, 1) == []
+def test_a_finished_release_is_in_order(run):
+    assert kills.faults(run, 1) == []
 
 
 def test_faults_of_killed_releases_are_found(run):
@@ -159,13 +166,16 @@ def test_a_damaged_ledger_is_found(run):
 
 def test_a_release_that_is_killed_before_it_is_announced(tmp_path):
     rng = np.random.default_rng(0)
-    hit, _, wrong = kills.kill_library(tmp_path / "ledger.db", "d", .05, rng)
+    hit, _, wrong = kills.kill_library(tmp_path / "ledger.db", "d", 0.05, rng)
     assert hit and wrong == []
 
 
 def fail(kind, text, cause=None):
     "A function that fails so."
-    def act(): raise kind(text) from cause
+
+    def act():
+        raise kind(text) from cause
+
     return act
 
 

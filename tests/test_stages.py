@@ -1,4 +1,5 @@
 """A release in groups certifies epsilon alone, of labels alone, on a condition that it states."""
+
 import json
 import math
 import warnings
@@ -14,33 +15,35 @@ from blockrr.privacy.ledger import Ledger
 from blockrr.privacy.sampling import Certificate
 from blockrr.privacy.stages import COMPOSITION, PROMISED, certify_groups, release_in_groups, row_priors, two_stage
 
-VALUES, PRIOR = [0, 1, 2, 4, 8], [.4, .3, .15, .1, .05]
+VALUES, PRIOR = [0, 1, 2, 4, 8], [0.4, 0.3, 0.15, 0.1, 0.05]
 
 
 GAUSSIANS = {
-    "coarse": C.gaussian(range(5), 1., 1e-2, cells=5),
-    "fine": C.gaussian(range(5), 1., 1e-5),
+    "coarse": C.gaussian(range(5), 1.0, 1e-2, cells=5),
+    "fine": C.gaussian(range(5), 1.0, 1e-5),
     "the label itself": C.gaussian(range(5), math.inf, 1e-5),
 }
 
 
-@pytest.mark.parametrize("epsilon", [1., 3.06, 50., math.inf])
+@pytest.mark.parametrize("epsilon", [1.0, 3.06, 50.0, math.inf])
 @pytest.mark.parametrize("name", GAUSSIANS)
 def test_a_gaussian_is_refused(name, epsilon):
     why = "epsilon alone is certified here, got ApproximateMechanism.*delta=.*release its rows with its own privatize"
-    for mechanisms in ([GAUSSIANS[name]], [br.rr(range(5), 1.), GAUSSIANS[name]]):
-        with pytest.raises(ValueError, match=why): release_in_groups([0, 4] * 50, np.zeros(100, int), mechanisms, epsilon)
-        with pytest.raises(ValueError, match=why): certify_groups(mechanisms, epsilon)
+    for mechanisms in ([GAUSSIANS[name]], [br.rr(range(5), 1.0), GAUSSIANS[name]]):
+        with pytest.raises(ValueError, match=why):
+            release_in_groups([0, 4] * 50, np.zeros(100, int), mechanisms, epsilon)
+        with pytest.raises(ValueError, match=why):
+            certify_groups(mechanisms, epsilon)
 
 
 NUMERIC = {
-    "bins": br.rr_on_bins(VALUES, PRIOR, 3.),
-    "laplace": C.laplace(VALUES, 3.),
-    "staircase": C.staircase(VALUES, 3., cells=5),
-    "unbiased": C.optimal_unbiased(VALUES, PRIOR, 3.),
-    "discrete": C.discrete_laplace(VALUES, 3.),
-    "gaussian": C.gaussian(VALUES, 3., .1, 3),
-    "interval": br.rp_with_prior(VALUES, PRIOR[1:], 3.),
+    "bins": br.rr_on_bins(VALUES, PRIOR, 3.0),
+    "laplace": C.laplace(VALUES, 3.0),
+    "staircase": C.staircase(VALUES, 3.0, cells=5),
+    "unbiased": C.optimal_unbiased(VALUES, PRIOR, 3.0),
+    "discrete": C.discrete_laplace(VALUES, 3.0),
+    "gaussian": C.gaussian(VALUES, 3.0, 0.1, 3),
+    "interval": br.rp_with_prior(VALUES, PRIOR[1:], 3.0),
 }
 
 
@@ -48,43 +51,50 @@ NUMERIC = {
 def test_numbers_are_refused_before_the_debit(tmp_path, name):
     "Indices of bins were released as labels, and with more outputs than labels the release failed after the debit."
     ledger = Ledger(tmp_path / "ledger.db")
-    ledger.spend("d", .5, 9)
+    ledger.spend("d", 0.5, 9)
     with pytest.raises((TypeError, ValueError), match="mechanisms: "):
-        release_in_groups([8.] * 6, np.zeros(6, int), [NUMERIC[name]], 3., ledger=ledger, dataset_id="d")
-    assert ledger.account("d").spent == .5
+        release_in_groups([8.0] * 6, np.zeros(6, int), [NUMERIC[name]], 3.0, ledger=ledger, dataset_id="d")
+    assert ledger.account("d").spent == 0.5
 
 
 def test_bins_release_their_values_through_their_own_door():
-    released = np.array(NUMERIC["bins"].privatize([8.] * 600, seed=1))
-    assert np.mean(np.abs(released - 4.315) < .001) > .85  # e^3 / (e^3 + 2) = .909, five standard errors less
+    released = np.array(NUMERIC["bins"].privatize([8.0] * 600, seed=1))
+    assert np.mean(np.abs(released - 4.315) < 0.001) > 0.85  # e^3 / (e^3 + 2) = .909, five standard errors less
 
 
 def test_bad_mechanisms_and_payments():
     for bad in ([], [3], ["rr"], [np.eye(3)]):
-        with pytest.raises(TypeError, match="mechanisms: needs"): certify_groups(bad, 1.)
-        with pytest.raises(TypeError, match="mechanisms: needs"): release_in_groups([0, 1], np.zeros(2, int), bad, 1.)
+        with pytest.raises(TypeError, match="mechanisms: needs"):
+            certify_groups(bad, 1.0)
+        with pytest.raises(TypeError, match="mechanisms: needs"):
+            release_in_groups([0, 1], np.zeros(2, int), bad, 1.0)
     for bad in (-1, math.nan, "x", None, True):
-        with pytest.raises((TypeError, ValueError), match="paid: needs"): certify_groups([br.rr(3, 1.)], 1., bad)
-    found = br.rr(3, 1.).certify(1.)
-    assert certify_groups([br.rr(3, 1.), br.rr(3, .5)], 1., .7) == Certificate(found.epsilon, 1., True, found.worst)
-    assert not certify_groups([br.rr(3, .5)], 1., 1.5).holds and certify_groups([br.rr(3, .5)], 2., 1.5).epsilon == 1.5
+        with pytest.raises((TypeError, ValueError), match="paid: needs"):
+            certify_groups([br.rr(3, 1.0)], 1.0, bad)
+    found = br.rr(3, 1.0).certify(1.0)
+    assert certify_groups([br.rr(3, 1.0), br.rr(3, 0.5)], 1.0, 0.7) == Certificate(
+        found.epsilon, 1.0, True, found.worst
+    )
+    assert (
+        not certify_groups([br.rr(3, 0.5)], 1.0, 1.5).holds and certify_groups([br.rr(3, 0.5)], 2.0, 1.5).epsilon == 1.5
+    )
 
 
 def test_the_statement_gives_the_promise_as_a_condition():
     "Where groups and priors came from only the caller knows; in two stages the library chose them itself."
     labels = np.arange(300) % 3
-    group, tables = row_priors(np.random.default_rng(0).dirichlet([1, 1, 1], 300), 1.)
-    said = json.loads(release_in_groups(labels, group, tables, 1.).to_json())["composition"]
+    group, tables = row_priors(np.random.default_rng(0).dirichlet([1, 1, 1], 300), 1.0)
+    said = json.loads(release_in_groups(labels, group, tables, 1.0).to_json())["composition"]
     assert said == PROMISED and "on one condition, the caller's promise, which was not checked" in said
     assert "If they were made from these labels, that has to be paid for separately" in said
     assert "chosen without looking" not in said  # a fact that it cannot know
-    whole, _ = two_stage(labels, 1., 3)
+    whole, _ = two_stage(labels, 1.0, 3)
     assert json.loads(whole.to_json())["composition"] == COMPOSITION != PROMISED
 
 
 def test_values_that_are_labels_are_released_as_such():
     "One bin whose value is the third public value: its only output has index 0 among outputs and 2 among labels."
-    m = br.rr_on_bins([5, 6, 9], [0, 0, 1], 2.)
+    m = br.rr_on_bins([5, 6, 9], [0, 0, 1], 2.0)
     itself = C.randomized_response([5, 6, 9], math.inf)
     out = release_in_groups([5, 6, 9, 5], np.array([0, 0, 0, 1]), [m, itself], math.inf)
     assert out.labels == [9, 9, 9, 5] and out.likelihood.tolist() == [[1, 1, 1]] * 3 + [[1, 0, 0]]

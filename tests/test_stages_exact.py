@@ -97,9 +97,7 @@ def test_stages_exhaustively(epsilon):
     for y, z in product(every, repeat=2):
         if sum(a != b for a, b in zip(y, z)) == 1:
             for a, b in zip(P[y], P[z]):
-                assert (a == 0) == (b == 0) and (
-                    not b or a <= b * math.exp(epsilon) * (1 + 1e-12)
-                )
+                assert (a == 0) == (b == 0) and (not b or a <= b * math.exp(epsilon) * (1 + 1e-12))
     assert all(m.certify(epsilon).holds for m in staged.tables.values())
 
 
@@ -107,18 +105,12 @@ def test_stages_exhaustively(epsilon):
 def test_two_stage_uses_every_row_once(method):
     y = np.repeat(np.arange(4), [400, 300, 200, 100])
     out, fit = two_stage(y, 1.0, 4, method, seed=0)
-    assert (
-        out.certificate.holds
-        and (out.index == np.arange(1000)).all()
-        and (out.group == 0).sum() == 100
-    )
+    assert out.certificate.holds and (out.index == np.arange(1000)).all() and (out.group == 0).sum() == 100
     assert "parallel composition" in json.loads(out.to_json())["composition"]
     assert fit.prior.sum() == pytest.approx(1)
     for i in (0, 500, 999):
         m = out.mechanisms[out.group[i]]
-        assert (
-            out.likelihood[i] == m.transition[:, m.outputs.index(int(out.labels[i]))]
-        ).all()
+        assert (out.likelihood[i] == m.transition[:, m.outputs.index(int(out.labels[i]))]).all()
 
 
 def test_cluster_priors_cost_epsilon_once():

@@ -56,9 +56,7 @@ def test_damaged_arrays_are_built_again(tmp_path, build, harm):
 FOREIGN = '{"recipe": {"seed": 2}, "files": {"a": "0"}}'
 
 
-@pytest.mark.parametrize(
-    "text", [FOREIGN, "[]", '{"recipe": {"seed": 1}, "files": {}}', "no JSON"]
-)
+@pytest.mark.parametrize("text", [FOREIGN, "[]", '{"recipe": {"seed": 1}, "files": {}}', "no JSON"])
 def test_foreign_descriptions_are_built_again(tmp_path, build, text):
     read(build, tmp_path)
     (about,) = tmp_path.rglob("about.json")
@@ -106,9 +104,7 @@ def test_a_death_and_a_race(tmp_path):
     assert {p.name for p in tmp_path.glob("race-*/*")} == {"arrays", ".lock"}
 
 
-@pytest.mark.parametrize(
-    "error", [PermissionError("read-only"), NotImplementedError("no locks here")]
-)
+@pytest.mark.parametrize("error", [PermissionError("read-only"), NotImplementedError("no locks here")])
 def test_no_lock_is_no_error(tmp_path, monkeypatch, error):
     class Refused(S.FileLock):
         def acquire(self, *args, **kwargs):
@@ -117,9 +113,7 @@ def test_no_lock_is_no_error(tmp_path, monkeypatch, error):
     monkeypatch.setattr(S, "FileLock", Refused)
     (tmp_path / ".partial-dead").mkdir()
     with S.locked(tmp_path):
-        assert os.listdir(tmp_path) == [
-            ".partial-dead"
-        ]  # without the lock nothing is swept
+        assert os.listdir(tmp_path) == [".partial-dead"]  # without the lock nothing is swept
 
 
 def test_only_what_is_unfinished_is_swept(tmp_path):
@@ -147,6 +141,4 @@ def test_a_file_is_written_whole(tmp_path):
     with S.atomic_write(path) as f:
         f.write(b"all of it")
     assert path.read_bytes() == b"all of it"
-    assert (
-        oct(Path(path).stat().st_mode)[-3:] == "644"
-    )  # readable by others, as a shared cache must be
+    assert oct(Path(path).stat().st_mode)[-3:] == "644"  # readable by others, as a shared cache must be

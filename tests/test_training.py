@@ -28,9 +28,7 @@ DIGITS = digits()
 
 
 def new_trainer(recipe=TINY, **how):
-    return T.Trainer(
-        DIGITS.train_images, DIGITS.test_images, 10, recipe=recipe, how=Execution(**how)
-    )
+    return T.Trainer(DIGITS.train_images, DIGITS.test_images, 10, recipe=recipe, how=Execution(**how))
 
 
 def factor(epoch, epochs):
@@ -44,9 +42,7 @@ def factor(epoch, epochs):
 
 @pytest.mark.parametrize("epochs", [1, 2, 7, 110, 160])
 def test_schedule(epochs):
-    assert [T.lr_factor(e, epochs) for e in range(epochs)] == [
-        float(factor(e, epochs)) for e in range(epochs)
-    ]
+    assert [T.lr_factor(e, epochs) for e in range(epochs)] == [float(factor(e, epochs)) for e in range(epochs)]
 
 
 @pytest.mark.parametrize(
@@ -96,9 +92,7 @@ class Plain:
         self.model = reset(resnet18(0, 10, 1, width=2), weights)
         self.velocity = [torch.zeros_like(p) for p in self.model.parameters()]
         self.settings = recipe.augmentation(DIGITS.train_images)
-        self.step = T.TrainingStep(
-            self.model, self.settings, recipe.batch, how=Execution()
-        )
+        self.step = T.TrainingStep(self.model, self.settings, recipe.batch, how=Execution())
 
     def epoch(self, images, labels, rate):
         n, batch = len(labels), self.recipe.batch
@@ -106,9 +100,7 @@ class Plain:
         draws = draw(n, batch, (8, 8, 1), settings=self.settings, generator=self.chance)
         for start in range(0, n, batch):  # the last batch has what is left
             pick = order[start : start + batch]
-            loss = self.step.loss(
-                images[pick], labels[pick], draws.batch(start, start + batch)
-            )
+            loss = self.step.loss(images[pick], labels[pick], draws.batch(start, start + batch))
             self.update(loss, rate)
 
     def update(self, loss, rate):
@@ -169,9 +161,7 @@ def accuracies(trainer, entered):
 def test_compiled_16_bits_match(monkeypatch):
     "The real step, compiled and in bfloat16, trains a small network as well as float32 without compilation."
     if not shutil.which("g++"):
-        pytest.skip(
-            "NO C++ COMPILER: compiled execution is NOT tested here; install g++"
-        )
+        pytest.skip("NO C++ COMPILER: compiled execution is NOT tested here; install g++")
     monkeypatch.setattr(T, "resnet18", small_network)
     recipe, found = replace(TINY, epochs=6, batch=64, rate=0.2, late=2, mixup=0), []
     for how in ({}, dict(precision="bfloat16", compile="default")):
@@ -179,13 +169,9 @@ def test_compiled_16_bits_match(monkeypatch):
         assert trainer.compiled == bool(how)
         found.append(accuracies(trainer, entered))
     assert set(entered[-6:]) <= {869 % 64, 850 % 64}, "full batches ran uncompiled"
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2, (
-        "something was compiled again"
-    )
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2, "something was compiled again"
     a, b = found
-    assert a.mean() > 70 and abs(a.mean() - b.mean()) < 3 * np.sqrt(
-        (a.var(ddof=1) + b.var(ddof=1)) / len(a)
-    )
+    assert a.mean() > 70 and abs(a.mean() - b.mean()) < 3 * np.sqrt((a.var(ddof=1) + b.var(ddof=1)) / len(a))
 
 
 def test_compiler_failure_is_survived():
@@ -196,19 +182,14 @@ def test_compiler_failure_is_survived():
         raise RuntimeError("no compiler here")
 
     trainer.step.compiled = broken
-    with pytest.warns(
-        UserWarning, match="going on uncompiled .RuntimeError: no compiler here"
-    ):
+    with pytest.warns(UserWarning, match="going on uncompiled .RuntimeError: no compiler here"):
         assert trainer.warm_up() is False
     assert len(T.fit(trainer, DIGITS.train_labels[:40], np.arange(40)).losses) == 2
 
 
 def made_up(name, labels):
     rng = np.random.default_rng(0)
-    images = {
-        f"{split}_images": rng.integers(0, 256, (60, 8, 8, 3), np.uint8)
-        for split in ("train", "test")
-    }
+    images = {f"{split}_images": rng.integers(0, 256, (60, 8, 8, 3), np.uint8) for split in ("train", "test")}
     labels = {f"{split}_labels": rng.permutation(labels) for split in ("train", "test")}
     return replace(DIGITS, name=name, **images, **labels)
 
@@ -222,9 +203,7 @@ def test_learner_trains_on_the_large_sets_images(monkeypatch):
 
     def fit(trainer, labels, rows, *, seed, epochs):
         seen.append((trainer.images[rows].numpy(), labels))
-        return T.Training(
-            np.stack([big.test_labels] * 2), (1.0, float("nan")), (1.0, 2.0), len(rows)
-        )
+        return T.Training(np.stack([big.test_labels] * 2), (1.0, float("nan")), (1.0, 2.0), len(rows))
 
     monkeypatch.setattr(T, "fit", fit)
     E._trainer.cache_clear()
@@ -236,13 +215,9 @@ def test_learner_trains_on_the_large_sets_images(monkeypatch):
     record, other = E.run_all(specs)
     E._trainer.cache_clear()
     assert record.accuracy == other.accuracy == 100
-    assert (
-        record.details["losses"] == [1.0, None] and record.details["n_released"] == 40
-    )
+    assert record.details["losses"] == [1.0, None] and record.details["n_released"] == 40
     released = E.release_labels(record.spec, small.train_labels, 10)
-    assert (seen[0][0] == small.train_images[released.rows]).all() and (
-        seen[0][1] == released.labels
-    ).all()
+    assert (seen[0][0] == small.train_images[released.rows]).all() and (seen[0][1] == released.labels).all()
     assert len(seen[1][0]) == 60 and len(record.details["epochs"]) == 2
 
 
@@ -284,10 +259,7 @@ def test_bare_machine(tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert (
-        done.stdout.splitlines()[-1] == "6"
-        and len(list(tmp_path.glob("records/*.json"))) == 6
-    )
+    assert done.stdout.splitlines()[-1] == "6" and len(list(tmp_path.glob("records/*.json"))) == 6
 
 
 def test_benchmark_runs(tmp_path):
@@ -305,17 +277,10 @@ def test_benchmark_runs(tmp_path):
     ]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
-    assert done.returncode == 0 and "failed" not in done.stdout, (
-        done.stdout + done.stderr
-    )
+    assert done.returncode == 0 and "failed" not in done.stdout, done.stdout + done.stderr
     out = json.loads(path.read_text())
-    assert (
-        set(out["variants"]) == {"float32", "bfloat16", "ordinary pipeline, float32"}
-        and out["tiny"] is True
-    )
+    assert set(out["variants"]) == {"float32", "bfloat16", "ordinary pipeline, float32"} and out["tiny"] is True
     rates = {name: v["images_per_second"] for name, v in out["variants"].items()}
     assert min(rates.values()) > 0 and out["parts"]["convolutions"] > 0
     ours = max(rate for name, rate in rates.items() if name == "float32")
-    assert (
-        abs(out["ratio_to_float32"] - ours / rates["ordinary pipeline, float32"]) < 0.02
-    )
+    assert abs(out["ratio_to_float32"] - ours / rates["ordinary pipeline, float32"]) < 0.02

@@ -38,10 +38,7 @@ def kind(path):
 
 def run_times(folder):
     "Minutes of a finished run, from the dates of its files, and of its slices one after the other."
-    first, last = (
-        f.stat().st_mtime
-        for f in (folder / "prepared" / "features.json", folder / "report.html")
-    )
+    first, last = (f.stat().st_mtime for f in (folder / "prepared" / "features.json", folder / "report.html"))
     if last <= first:
         raise SystemExit(
             f"--run: the files of {folder} are not in the order in which a run makes them; were they copied?"

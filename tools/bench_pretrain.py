@@ -61,9 +61,7 @@ def barlow(z, n_views, recipe, off=0.005):
     pairs = total.T @ total - sum(v.T @ v for v in z)
     c = pairs / (z.shape[1] * n_views * (n_views - 1))
     diagonal = c.diagonal()
-    return (1 - diagonal).square().sum() + off * (
-        c.square().sum() - diagonal.square().sum()
-    )
+    return (1 - diagonal).square().sum() + off * (c.square().sum() - diagonal.square().sum())
 
 
 METHODS = {  # what differs from LAPTOP; Barlow Twins' loss stands in for the other
@@ -95,9 +93,7 @@ def compare(data, views, chosen):
     teacher = teacher_targets(data)
     for name in chosen:
         encoder = train(data, name, views, teacher)
-        of = Described(
-            *(encoder.features(x, "cpu") for x in (data.train_images, data.test_images))
-        )
+        of = Described(*(encoder.features(x, "cpu") for x in (data.train_images, data.test_images)))
         judged = judge(data, of)
         yield show(
             {
@@ -133,9 +129,7 @@ def judge(data, described, **how):
     explained = {}
     for e in EPSILONS:
         curve = probe.fit(released(data, e), data.n_classes).curve
-        explained[f"explained at epsilon {e:g}, %"] = round(
-            100 * float(curve.max(1).mean()), 3
-        )
+        explained[f"explained at epsilon {e:g}, %"] = round(100 * float(curve.max(1).mean()), 3)
     with tempfile.TemporaryDirectory() as folder:
         size = write_features(Path(folder) / "x.npz", *codes, about={})["bytes"]
     return Judged(explained, clean(probe, data), size)
@@ -144,9 +138,7 @@ def judge(data, described, **how):
 def released(data, epsilon):
     "Three releases, int [3, n]."
     mechanism = br.rr(data.n_classes, epsilon)
-    runs = [
-        np.asarray(mechanism.privatize(data.train_labels, seed=s)) for s in range(3)
-    ]
+    runs = [np.asarray(mechanism.privatize(data.train_labels, seed=s)) for s in range(3)]
     return np.stack(runs).astype(int)
 
 
@@ -170,9 +162,7 @@ CHOICES = (  # axes, power, steps
 def axes(data, path):
     "One line for each choice."
     encoder = Encoder.load(path)
-    described = Described(
-        *(encoder.features(x) for x in (data.train_images, data.test_images))
-    )
+    described = Described(*(encoder.features(x) for x in (data.train_images, data.test_images)))
     for dims, power, steps in CHOICES:
         judged = judge(data, described, dims=dims, power=power, steps=steps)
         choice = {"axes": dims, "power": power, "steps": steps}
@@ -183,9 +173,7 @@ def axes(data, path):
 def held_out(Z, data, epsilon):
     "Mean held-out log-likelihood of `fit_forward`."
     T = br.rr(data.n_classes, epsilon).transition
-    fit = fit_forward(
-        Z, np.stack([label_likelihood(y, T) for y in released(data, epsilon)])
-    )
+    fit = fit_forward(Z, np.stack([label_likelihood(y, T) for y in released(data, epsilon)]))
     return round(float(np.mean([max(d["held_out"].values()) for d in fit.details])), 6)
 
 
@@ -195,10 +183,7 @@ def weights(data):
     other = _features(data.name, "pretrained")[1]
     for weight in (1.0, 3.0, 10.0, 30.0, 100.0):
         both = concatenate(Z, other, weight, cache=False)
-        found = {
-            f"held-out log-likelihood at epsilon {e:g}": held_out(both, data, e)
-            for e in EPSILONS
-        }
+        found = {f"held-out log-likelihood at epsilon {e:g}": held_out(both, data, e) for e in EPSILONS}
         yield show({"weight": weight, **found})
 
 
@@ -208,18 +193,14 @@ def moments(records):
     numbers = *np.mean(got, 0), *np.std(got, 0)
     names = "accuracy", "per class", "sd", "sd per class"
     found = {name: round(float(v), 2) for name, v in zip(names, numbers)}
-    return {
-        name: found[name] for name in ("accuracy", "sd", "per class", "sd per class")
-    }
+    return {name: found[name] for name in ("accuracy", "sd", "per class", "sd per class")}
 
 
 def specs(name, learner, kind, options):
     "The study's cells for one kind of features."
     for e in options.epsilons:
         seeds = options.seeds if math.isfinite(e) else 1
-        yield from grid(
-            name, ["rr"], [e], seeds, learner=learner, options={"features": kind}
-        )
+        yield from grid(name, ["rr"], [e], seeds, learner=learner, options={"features": kind})
 
 
 def worth(name, options):
@@ -246,9 +227,7 @@ def arguments():
         parser.add_argument(name)
     parser.add_argument("--name", default="cifar10_1")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument(
-        "--epsilons", type=float, nargs="+", default=[0.6, 1.0, 2.0, math.inf]
-    )
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[0.6, 1.0, 2.0, math.inf])
     parser.add_argument("--views", type=int, default=150_000)
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     return parser.parse_args()
@@ -273,9 +252,7 @@ def main():
     start = time.monotonic()
     data = dataset(o.name)
     result = measure(o, data)
-    result["provenance"] = provenance(
-        time.monotonic() - start, {data.name: data.sha256}
-    )
+    result["provenance"] = provenance(time.monotonic() - start, {data.name: data.sha256})
     if o.json:
         path = Path(o.json)
         both = json.loads(path.read_text()) if path.exists() else {}

@@ -23,9 +23,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(
-    0, str(Path(__file__).resolve().parent.parent)
-)  # from the source tree, nothing installed
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # from the source tree, nothing installed
 import numpy as np
 import torch
 
@@ -116,9 +114,7 @@ class OneBatch:
         draws = Draws(*(t.to(how.device) for t in self.draws))
         loss = step(images, self.labels.to(how.device), draws)
         loss.backward()
-        gradient = torch.cat(
-            [p.grad.flatten().float().cpu() for p in model.parameters()]
-        )
+        gradient = torch.cat([p.grad.flatten().float().cpu() for p in model.parameters()])
         augmented = augment(images, draws, self.settings, constants=step.constants)
         return {
             "images": augmented.cpu(),
@@ -134,9 +130,7 @@ def same_numbers(executions, recipe, data):
     out = {}
     for name, how in executions.items():
         found = batch.numbers(how)
-        out[name] = {
-            k: float((found[k] - b).norm() / b.norm()) for k, b in reference.items()
-        }
+        out[name] = {k: float((found[k] - b).norm() / b.norm()) for k, b in reference.items()}
     return out
 
 
@@ -150,9 +144,7 @@ def kind_of(key):
 def profiled(once, cuda):
     "PyTorch's averages over one pass."
     activity = torch.profiler.ProfilerActivity
-    with torch.profiler.profile(
-        activities=[activity.CUDA if cuda else activity.CPU]
-    ) as profile:
+    with torch.profiler.profile(activities=[activity.CUDA if cuda else activity.CPU]) as profile:
         once()
     return profile.key_averages()
 
@@ -162,15 +154,11 @@ def parts(trainer, steps):
     cuda, device = trainer.how.cuda, trainer.images.device
     opt = T.optimiser(trainer.model, trainer.recipe)
     chance = torch.Generator(device).manual_seed(0)
-    rows = torch.arange(steps * trainer.recipe.batch, device=device) % len(
-        trainer.images
-    )
+    rows = torch.arange(steps * trainer.recipe.batch, device=device) % len(trainer.images)
     order = torch.arange(len(rows), device=device)
 
     def once():
-        trainer.epoch(
-            T.Examples(torch.zeros_like(rows), rows), order, chance=chance, opt=opt
-        ).item()
+        trainer.epoch(T.Examples(torch.zeros_like(rows), rows), order, chance=chance, opt=opt).item()
 
     once()
     start = time.perf_counter()
@@ -179,9 +167,7 @@ def parts(trainer, steps):
     found = dict.fromkeys([*KINDS, "other"], 0.0)
     largest = []
     for e in profiled(once, cuda):
-        seconds = (
-            (e.self_device_time_total if cuda else e.self_cpu_time_total) / 1e6 / steps
-        )
+        seconds = (e.self_device_time_total if cuda else e.self_cpu_time_total) / 1e6 / steps
         found[kind_of(e.key)] += seconds
         largest.append((seconds, e.count // steps, e.key[:90]))
     waiting = max(wall - sum(found.values()), 0.0)
@@ -206,11 +192,7 @@ def waits(trainer):
             trainer.epoch(examples, rows, **how)
         finally:
             torch.cuda.set_sync_debug_mode("default")
-    found = [
-        str(w.message).splitlines()[0][:200]
-        for w in said
-        if "synchroniz" in str(w.message)
-    ]
+    found = [str(w.message).splitlines()[0][:200] for w in said if "synchroniz" in str(w.message)]
     return {"count": len(found), "first": found[:3]}
 
 
@@ -265,17 +247,13 @@ class OrdinaryTraining:
             persistent_workers=workers > 0,
             drop_last=True,
         )
-        self.model = resnet18(
-            0, 10, data.train.shape[3], width=recipe.width, device=device
-        ).train()
+        self.model = resnet18(0, 10, data.train.shape[3], width=recipe.width, device=device).train()
         self.opt = T.optimiser(self.model, recipe)
         self.rng = np.random.default_rng(0)
 
     def draws(self, n):
         partner = torch.randperm(n, device=self.device)
-        weight = torch.full(
-            (n,), self.rng.beta(8, 8), dtype=torch.float32, device=self.device
-        )
+        weight = torch.full((n,), self.rng.beta(8, 8), dtype=torch.float32, device=self.device)
         return Draws(*[None] * 5, partner, weight)
 
     def train(self, x, y):
@@ -313,23 +291,13 @@ def same_accuracy(executions, data, recipe, seeds):
     "Accuracy by seeds of a fast execution and a reference, and their difference in standard errors."
     found, accuracies = {}, []
     for name, how in executions.items():
-        trainer = T.Trainer(
-            data.train_images, data.test_images, 10, recipe=recipe, how=how
-        )
-        runs = [
-            T.fit(trainer, data.train_labels, seed=s).predictions for s in range(seeds)
-        ]
-        found[name] = [
-            round(100 * float((p == data.test_labels).mean()), 3) for p in runs
-        ]
+        trainer = T.Trainer(data.train_images, data.test_images, 10, recipe=recipe, how=how)
+        runs = [T.fit(trainer, data.train_labels, seed=s).predictions for s in range(seeds)]
+        found[name] = [round(100 * float((p == data.test_labels).mean()), 3) for p in runs]
         found[name + "_execution"] = asdict(how)
         accuracies.append(np.array(found[name]))
     a, b = accuracies
-    error = (
-        float(np.sqrt((a.var(ddof=1) + b.var(ddof=1)) / seeds))
-        if seeds > 1
-        else float("nan")
-    )
+    error = float(np.sqrt((a.var(ddof=1) + b.var(ddof=1)) / seeds)) if seeds > 1 else float("nan")
     return {
         **found,
         "recipe": asdict(recipe),
@@ -351,11 +319,7 @@ class Bench:
         self.begun = time.perf_counter()
         self.cuda = o.device.startswith("cuda")
         self.pack = read_pack(o.pack) if o.pack else None
-        self.data = (
-            Images(self.pack.train_images, self.pack.test_images)
-            if self.pack
-            else self.noise()
-        )
+        self.data = Images(self.pack.train_images, self.pack.test_images) if self.pack else self.noise()
         self.recipe = T.Recipe(width=4, batch=32) if o.tiny else T.PAPER
         self.steps = 2 if o.tiny else 30
         size = self.data.train.shape
@@ -403,9 +367,7 @@ class Bench:
         try:
             return work(*arguments)
         except Exception as e:
-            say(
-                f"{name}: failed ({type(e).__name__}: {' '.join(str(e).split())[:300]})"
-            )
+            say(f"{name}: failed ({type(e).__name__}: {' '.join(str(e).split())[:300]})")
         finally:
             self.keep()
 
@@ -420,9 +382,7 @@ class Bench:
         self.out["variants"][name] = line
         rate = line["images_per_second"]
         share = f" {rate / self.floor:7.1%} of the floor" if self.floor else ""
-        say(
-            f"{name:45} {rate:>10,.0f} images/s{share}   ready after {line['prepare_seconds']:.0f} s"
-        )
+        say(f"{name:45} {rate:>10,.0f} images/s{share}   ready after {line['prepare_seconds']:.0f} s")
         return trainer
 
     def where(self, trainer):
@@ -435,14 +395,9 @@ class Bench:
                 )
         times = {k: 1e3 * v for k, v in p.items() if isinstance(v, float)}
         whole = times.pop("step_seconds")
-        say(
-            f"a step takes {whole:.2f} ms: "
-            + ", ".join(f"{k} {ms:.2f}" for k, ms in times.items())
-        )
+        say(f"a step takes {whole:.2f} ms: " + ", ".join(f"{k} {ms:.2f}" for k, ms in times.items()))
         if self.floor:
-            say(
-                f"the arithmetic alone would take {1e3 * self.recipe.batch / self.floor:.2f} ms"
-            )
+            say(f"the arithmetic alone would take {1e3 * self.recipe.batch / self.floor:.2f} ms")
 
     def ordinary(self, precision):
         "The ordinary pipeline in one precision: training, and its loader alone."
@@ -453,11 +408,7 @@ class Bench:
         seconds = 0.5 if o.tiny else 6
         rate = plain.rate(plain.train, seconds)
         alone = plain.rate(lambda x, y: None, seconds)
-        best = max(
-            v["images_per_second"]
-            for k, v in self.out["variants"].items()
-            if not k.startswith("ordinary")
-        )
+        best = max(v["images_per_second"] for k, v in self.out["variants"].items() if not k.startswith("ordinary"))
         line = {
             "images_per_second": round(rate, 1),
             "loader_alone": round(alone, 1),
@@ -466,9 +417,7 @@ class Bench:
         self.out["variants"][name] = line
         self.out[f"ratio_to_{precision}"] = round(best / rate, 2)
         ratio = f"ours is {best / rate:.1f} times as fast"
-        say(
-            f"{name:45} {rate:>10,.0f} images/s, its loader alone {alone:,.0f}; {ratio}"
-        )
+        say(f"{name:45} {rate:>10,.0f} images/s, its loader alone {alone:,.0f}; {ratio}")
 
     def ordinaries(self):
         for precision in ("float32",) if self.options.tiny else ("float32", "bfloat16"):
@@ -494,25 +443,15 @@ class Bench:
                 digits(),
                 T.Recipe(epochs=10, batch=128, rate=0.2, late=2, width=8, **plain),
             )
-        fast = (
-            execution(self.options.device)
-            if self.cuda
-            else Execution(precision="bfloat16")
-        )
+        fast = execution(self.options.device) if self.cuda else Execution(precision="bfloat16")
         executions = {"fast": fast, "reference": Execution(self.options.device)}
         e = self.out["same_accuracy"] = same_accuracy(executions, data, small, 3)
         means = f"{np.mean(e['fast']):.2f} % fast, {np.mean(e['reference']):.2f} % in float32"
-        say(
-            f"accuracy {means}: difference {e['difference']:+.2f}, standard error {e['standard_error']:.2f}"
-        )
+        say(f"accuracy {means}: difference {e['difference']:+.2f}, standard error {e['standard_error']:.2f}")
 
     def run(self):
         chosen = variants(self.cuda, self.options.tiny)
-        usual = {
-            n: h
-            for n, h in chosen.items()
-            if h.compile in ("off", "default") and h.channels_last
-        }
+        usual = {n: h for n, h in chosen.items() if h.compile in ("off", "default") and h.channels_last}
         self.attempt("numbers", self.check, usual)
         first, *others = chosen.items()
         trainer = self.attempt(first[0], self.line, *first)
@@ -524,18 +463,14 @@ class Bench:
         for name, how in others:
             self.attempt(name, self.line, name, how)
         self.keep()
-        say(
-            f"written: {self.options.json}, after {time.perf_counter() - self.begun:.0f} s"
-        )
+        say(f"written: {self.options.json}, after {time.perf_counter() - self.begun:.0f} s")
 
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--pack", help="images (bare pack); default: noise")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    p.add_argument(
-        "--minutes", type=float, default=4, help="no further line is started after this"
-    )
+    p.add_argument("--minutes", type=float, default=4, help="no further line is started after this")
     p.add_argument(
         "--tflops",
         type=float,

@@ -6,6 +6,7 @@
 
 Figures are medians over --runs repetitions (the study runs once); ratios are against a peer in the same process.
 """
+
 import argparse
 import json
 import os
@@ -39,7 +40,9 @@ def import_time(runs):
 def release_times(n, runs):
     "Rows of (what, seconds) for n labels of ten classes."
     import numpy as np
+
     import blockrr as br
+
     y = np.random.default_rng(0).integers(0, 10, n)
     m, rng, p = br.rr(10, 1.0), np.random.default_rng(0), br.rr(10, 1.0).transition[0, 0]
 
@@ -47,9 +50,11 @@ def release_times(n, runs):
         other = rng.integers(0, 9, n)
         return np.where(rng.random(n) < p, y, other + (other >= y))
 
-    return [(f"ordinary vectorised RR, {n:,} int64 labels", timed(ordinary, runs)),
-            (f"Mechanism.privatize, secure bits, {n:,} int64 labels", timed(lambda: m.privatize(y), runs)),
-            (f"br.release (BlockRR with private prior), {n:,} int64 labels", timed(lambda: br.release(y, 1.0, 10), runs))]
+    return [
+        (f"ordinary vectorised RR, {n:,} int64 labels", timed(ordinary, runs)),
+        (f"Mechanism.privatize, secure bits, {n:,} int64 labels", timed(lambda: m.privatize(y), runs)),
+        (f"br.release (BlockRR with private prior), {n:,} int64 labels", timed(lambda: br.release(y, 1.0, 10), runs)),
+    ]
 
 
 def study(profile):
@@ -57,10 +62,15 @@ def study(profile):
     command = [str(Path(sys.executable).parent / "blockrr"), "reproduce", "--profile", profile]
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "BLOCKRR_CACHE": f"{folder}/cache"}
-        run = lambda: subprocess.run([*command, "--output", f"{folder}/out"], check=True, env=env, stdout=subprocess.DEVNULL)
+        run = lambda: subprocess.run(
+            [*command, "--output", f"{folder}/out"], check=True, env=env, stdout=subprocess.DEVNULL
+        )
         first, second = timed(run, 1), timed(run, 1)
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
-    return [(f"{profile} profile with features, CIFAR-10 on disk", first), (f"{profile} profile again, nothing to do", second)], peak
+    return [
+        (f"{profile} profile with features, CIFAR-10 on disk", first),
+        (f"{profile} profile again, nothing to do", second),
+    ], peak
 
 
 if __name__ == "__main__":
@@ -70,13 +80,20 @@ if __name__ == "__main__":
     parser.add_argument("--output", help="JSON file for the figures")
     options = parser.parse_args()
     from blockrr.study.experiment import provenance
+
     start, peak = time.perf_counter(), None
     rows = [("import blockrr", import_time(options.runs)), *release_times(10_000_000, options.runs)]
     if options.study:
         more, peak = study(options.study)
         rows += more
-    result = {"seconds": {what: round(seconds, 3) for what, seconds in rows}, "ordinary_over_privatize": round(rows[1][1] / rows[2][1], 2),
-              "runs": options.runs, "study_peak_gib_of_one_process": peak and round(peak, 2), "provenance": provenance(time.perf_counter() - start, {})}
+    result = {
+        "seconds": {what: round(seconds, 3) for what, seconds in rows},
+        "ordinary_over_privatize": round(rows[1][1] / rows[2][1], 2),
+        "runs": options.runs,
+        "study_peak_gib_of_one_process": peak and round(peak, 2),
+        "provenance": provenance(time.perf_counter() - start, {}),
+    }
     text = json.dumps(result, indent=1)
     print(text)
-    if options.output: Path(options.output).write_text(text + "\n")
+    if options.output:
+        Path(options.output).write_text(text + "\n")

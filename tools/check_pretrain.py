@@ -68,9 +68,7 @@ def right(images, recipe, device):
     for name, loss in LOSS_FUNCTIONS.items():
         found[f"{name}, value"] = apart(loss(z.to(device), 4), loss(z, 4))
     for name, loss in LOSS_FUNCTIONS.items():
-        found[f"{name}, gradient"] = apart(
-            gradient(z.clone().to(device), loss), gradient(z.clone(), loss)
-        )
+        found[f"{name}, gradient"] = apart(gradient(z.clone().to(device), loss), gradient(z.clone(), loss))
     encoder = Encoder(as_stored(embedder(images, recipe)), recipe, {"white": white})
     here = encoder.features(some, "cpu")
     found["features"] = apart(encoder.features(some, device), here)
@@ -134,17 +132,11 @@ def explained(run, data):
     "Share of the variance of labels released at epsilon 1 that the probe explains, in percent."
     if Probe is None:
         return math.nan
-    encoder = Encoder(
-        as_stored(copy.deepcopy(run.net)), run.recipe, {"white": run.white}
-    )
+    encoder = Encoder(as_stored(copy.deepcopy(run.net)), run.recipe, {"white": run.white})
     f = encoder.features(data.train_images, run.device)
     codes = fit_pca(f).codes(f)
-    released = np.asarray(
-        br.rr(data.n_classes, 1.0).privatize(data.train_labels, seed=0)
-    ).astype(int)
-    fit = Probe(Features(codes, codes[:1], {}), cache=False).fit(
-        released[None], data.n_classes
-    )
+    released = np.asarray(br.rr(data.n_classes, 1.0).privatize(data.train_labels, seed=0)).astype(int)
+    fit = Probe(Features(codes, codes[:1], {}), cache=False).fit(released[None], data.n_classes)
     return 100 * float(fit.curve.max())
 
 
@@ -176,9 +168,7 @@ class Check:
         print(self.result, flush=True)
 
     def right(self):
-        found = self.result["right"] = right(
-            self.data.train_images, self.recipe, self.device
-        )
+        found = self.result["right"] = right(self.data.train_images, self.recipe, self.device)
         shown = {k: f"{v:.1e}" for k, v in found.items()}
         print("relative distance to the processor:", shown, flush=True)
 

@@ -2,6 +2,7 @@
 
 nbdev's own processors drop hidden cells and export marks; nbconvert turns the rest into Markdown.
 """
+
 import posixpath
 import re
 import sys
@@ -22,12 +23,16 @@ NOTE = "<!-- made from nbs/index.ipynb by tools/readme.py; edit the notebook -->
 
 def no_echo(cell):
     "Quarto's `echo: false`, for nbconvert."
-    if cell.directives_.get("echo:") == ["false"]: cell.metadata["tags"] = ["no-echo"]
+    if cell.directives_.get("echo:") == ["false"]:
+        cell.metadata["tags"] = ["no-echo"]
 
 
 def from_root(text: str) -> str:
     "Links that are right in nbs/, as they are right in the repository's root; code is left alone."
-    def moved(link): return link[1] + posixpath.normpath(posixpath.join("nbs", link[2]))
+
+    def moved(link):
+        return link[1] + posixpath.normpath(posixpath.join("nbs", link[2]))
+
     parts = re.split(r"(^```.*?^```$|`[^`\n]+`)", text, flags=re.M | re.S)
     return "".join(part if i % 2 else LINK.sub(moved, part) for i, part in enumerate(parts))
 
@@ -41,7 +46,9 @@ def markdown() -> str:
     exporter.register_preprocessor(TagRemovePreprocessor(remove_input_tags={"no-echo"}), enabled=True)
     body, resources = exporter.from_notebook_node(nbformat.reads(nb2str(processor.nb), 4))
     if resources.get("outputs"):
-        raise SystemExit("nbs/index.ipynb: outputs with image files cannot go into README.md; link to a committed figure")
+        raise SystemExit(
+            "nbs/index.ipynb: outputs with image files cannot go into README.md; link to a committed figure"
+        )
     return NOTE + "\n".join(line.rstrip() for line in from_root(body).strip().splitlines()) + "\n"
 
 

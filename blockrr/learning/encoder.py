@@ -25,13 +25,18 @@ def _conv(inputs, outputs, side=3, stride=1) -> nn.Sequential:
     layer = nn.Conv2d(inputs, outputs, side, stride, 1, bias=False)
     return nn.Sequential(layer, nn.BatchNorm2d(outputs), nn.ReLU())
 
-def _halving() -> nn.Module: return nn.MaxPool2d(2, ceil_mode=True)
+
+def _halving() -> nn.Module:
+    return nn.MaxPool2d(2, ceil_mode=True)
+
 
 class SmallConvNet(nn.Module):
     "Eight convolutions, few and wide: what a processor computes fastest for its number of operations."
-    def __init__(self,
-        channels: int = 3, # of the images
-        width: int = 32, # of the first layer
+
+    def __init__(
+        self,
+        channels: int = 3,  # of the images
+        width: int = 32,  # of the first layer
     ):
         super().__init__()
         two = 2 * width
@@ -42,13 +47,15 @@ class SmallConvNet(nn.Module):
         self.end = nn.Sequential(_conv(four, four), _conv(four, four))
         self.last = _conv(four, 8 * width)
 
-    def forward(self,
-        x: torch.Tensor, # float [n, channels, h, w], h and w >= 4
-    ) -> torch.Tensor: # [n, 8 width]
+    def forward(
+        self,
+        x: torch.Tensor,  # float [n, channels, h, w], h and w >= 4
+    ) -> torch.Tensor:  # [n, 8 width]
         "Describe images."
         x = self.start(x)
         x = self.change(x + self.middle(x))
         return self.last(x + self.end(x)).mean((2, 3))
+
 
 def _head(inputs, hidden, outputs) -> nn.Sequential:
     "Two hidden layers and a linear one."
@@ -60,52 +67,61 @@ def _head(inputs, hidden, outputs) -> nn.Sequential:
 # %% ../../nbs/learning/15_encoder.ipynb #74ab9ede
 class Embedder(nn.Module):
     "An encoder, and layers that lead from its features to the loss and to the teacher."
-    def __init__(self,
-        recipe: PretrainRecipe, # network, width and embed are read
-        channels: int = 3, # of the images
-        taught: int = 0, # length of the teacher's descriptions; 0: there is no teacher
+
+    def __init__(
+        self,
+        recipe: PretrainRecipe,  # network, width and embed are read
+        channels: int = 3,  # of the images
+        taught: int = 0,  # length of the teacher's descriptions; 0: there is no teacher
     ):
         super().__init__()
         width = recipe.width
-        if recipe.network == "resnet18": self.encoder = ResNet(channels=channels, width=width)
-        else: self.encoder = SmallConvNet(channels, width)
+        if recipe.network == "resnet18":
+            self.encoder = ResNet(channels=channels, width=width)
+        else:
+            self.encoder = SmallConvNet(channels, width)
         self.encoder.head = nn.Identity()
         self.project = _head(8 * width, recipe.embed, recipe.embed)
         self.teacher_head = _head(8 * width, recipe.embed, taught) if taught else nn.Identity()
-        for name in ("mean", "std"): self.register_buffer(name, torch.ones(channels, 1, 1))
+        for name in ("mean", "std"):
+            self.register_buffer(name, torch.ones(channels, 1, 1))
 
-    def features(self,
-        x: torch.Tensor, # float [n, C, h, w], 0 to 1
-    ) -> torch.Tensor: # [n, 8 width]
+    def features(
+        self,
+        x: torch.Tensor,  # float [n, C, h, w], 0 to 1
+    ) -> torch.Tensor:  # [n, 8 width]
         "Describe images."
         return self.encoder(((x - self.mean) / self.std).contiguous(memory_format=torch.channels_last))
 
-    def forward(self,
-        x: torch.Tensor, # float [n, C, h, w], 0 to 1
-    ) -> tuple: # [n, embed] for the loss, [n, taught] for the teacher
+    def forward(
+        self,
+        x: torch.Tensor,  # float [n, C, h, w], 0 to 1
+    ) -> tuple:  # [n, embed] for the loss, [n, taught] for the teacher
         "Embed images."
         f = self.features(x)
         return self.project(f), self.teacher_head(f)
 
+
 def brightest(
-    images: np.ndarray, # uint8; digits go from 0 to 16
+    images: np.ndarray,  # uint8; digits go from 0 to 16
 ) -> float:
     "Say which pixel value counts as 1."
     top = images.max(initial=1)
-    return 255. if top > 100 else float(top)
+    return 255.0 if top > 100 else float(top)
 
 # %% ../../nbs/learning/15_encoder.ipynb #9f232116
 def embedder(
-    images: np.ndarray, # uint8 [n, H, W, C]; their channels' means and deviations are kept
-    recipe: PretrainRecipe, # widths, and the seed of the weights
-    device: torch.device | str = "cpu", # where the network shall live
+    images: np.ndarray,  # uint8 [n, H, W, C]; their channels' means and deviations are kept
+    recipe: PretrainRecipe,  # widths, and the seed of the weights
+    device: torch.device | str = "cpu",  # where the network shall live
     *,
-    taught: int = 0, # length of the teacher's descriptions
+    taught: int = 0,  # length of the teacher's descriptions
 ) -> Embedder:
     "Make a network with weights drawn from the recipe's seed; no global generator is touched."
-    with torch.device("meta"): net = Embedder(recipe, images.shape[3], taught)
+    with torch.device("meta"):
+        net = Embedder(recipe, images.shape[3], taught)
     reset(net.to_empty(device="cpu"), torch.Generator().manual_seed(recipe.seed))
-    some = images[::max(1, len(images) // 4096)] / brightest(images)
+    some = images[:: max(1, len(images) // 4096)] / brightest(images)
     mean = some.mean((0, 1, 2))
     std = some.std((0, 1, 2)).clip(1e-3)
     net.mean.copy_(torch.tensor(mean)[:, None, None])
@@ -116,104 +132,125 @@ def embedder(
 @dataclass(frozen=True, eq=False, repr=False)
 class Basis:
     "Principal axes of training images' features, and the length of an integer step along each."
-    mean: np.ndarray # float64 [D]
-    axes: np.ndarray # float64 [D, d], orthogonal columns, largest spread first
-    step: float # in units of the features along the first axis
 
-    def __repr__(self): return f"Basis({len(self.mean)} -> {self.axes.shape[1]}, step {self.step:.3g})"
+    mean: np.ndarray  # float64 [D]
+    axes: np.ndarray  # float64 [D, d], orthogonal columns, largest spread first
+    step: float  # in units of the features along the first axis
 
-    def codes(self,
-        features: np.ndarray, # float [n, D]
-    ) -> np.ndarray: # int8 [n, d]
+    def __repr__(self):
+        return f"Basis({len(self.mean)} -> {self.axes.shape[1]}, step {self.step:.3g})"
+
+    def codes(
+        self,
+        features: np.ndarray,  # float [n, D]
+    ) -> np.ndarray:  # int8 [n, d]
         "Write features as integers from -127 to 127."
         steps = np.rint((features - self.mean) @ self.axes / self.step)
         return np.clip(steps, -127, 127).astype(np.int8)
 
+
 def fit_pca(
-    features: np.ndarray, # float [n, D], of training images
-    dims: int = 256, # how many axes to keep, >= 1; no more than there are directions
+    features: np.ndarray,  # float [n, D], of training images
+    dims: int = 256,  # how many axes to keep, >= 1; no more than there are directions
     *,
-    steps: float = 32., # integer steps per standard deviation of the first axis
-    power: float = .5, # spreads are raised to it, relative to the first: 1 keeps them, 0 makes them equal
+    steps: float = 32.0,  # integer steps per standard deviation of the first axis
+    power: float = 0.5,  # spreads are raised to it, relative to the first: 1 keeps them, 0 makes them equal
 ) -> Basis:
     "Find the axes along which training images differ most."
-    if not dims >= 1: raise ValueError(f"dims: needs an integer >= 1, got {dims}")
-    if not steps > 0: raise ValueError(f"steps: needs a number > 0, got {steps}")
+    if not dims >= 1:
+        raise ValueError(f"dims: needs an integer >= 1, got {dims}")
+    if not steps > 0:
+        raise ValueError(f"steps: needs a number > 0, got {steps}")
     f = np.asarray(features, float)
     if f.ndim != 2 or not np.isfinite(f).all():
         raise ValueError(f"features: needs finite numbers [n, D], got shape {f.shape}")
     mean = f.mean(0)
     w, v = np.linalg.eigh((f - mean).T @ (f - mean) / len(f))
     largest = w[-1]
-    if not largest > 0: raise ValueError("features: needs images that differ, all images have the same features")
+    if not largest > 0:
+        raise ValueError("features: needs images that differ, all images have the same features")
     keep = np.flatnonzero(w > 1e-9 * largest)[::-1][:dims]
     axes = v[:, keep]
     leading = axes[abs(axes).argmax(0), np.arange(len(keep))]
-    axes = axes * np.where(leading < 0, -1, 1) # a sign that does not depend on the library
-    scale = (w[keep] / largest)**((power - 1) / 2)
+    axes = axes * np.where(leading < 0, -1, 1)  # a sign that does not depend on the library
+    scale = (w[keep] / largest) ** ((power - 1) / 2)
     return Basis(mean, axes * scale, float(np.sqrt(largest) / steps))
 
 # %% ../../nbs/learning/15_encoder.ipynb #5d7247ae
 def _resized(x, side):
-    if x.shape[2] == x.shape[3] == side: return x
+    if x.shape[2] == x.shape[3] == side:
+        return x
     return F.interpolate(x, size=(side, side), mode="bilinear", antialias=True, align_corners=False)
+
 
 def _crops(x, recipe) -> Iterator:
     "Fixed crops of images [n, C, H, W]: whole, and parts of several sizes and places, some mirrored."
     height, width = x.shape[2:]
-    whole = _resized(x, round(recipe.size / .75))
+    whole = _resized(x, round(recipe.size / 0.75))
     yield whole
-    if recipe.mirror: yield whole.flip(3)
-    shares = .5, .625, .75, .875
-    places = 0, .5, 1
+    if recipe.mirror:
+        yield whole.flip(3)
+    shares = 0.5, 0.625, 0.75, 0.875
+    places = 0, 0.5, 1
     for i, (share, down, right) in enumerate(product(shares, places, places)):
         h, w = (max(1, round(share * side)) for side in (height, width))
         top = round(down * (height - h))
         left = round(right * (width - w))
-        part = _resized(x[:, :, top:top + h, left:left + w], recipe.size)
+        part = _resized(x[:, :, top : top + h, left : left + w], recipe.size)
         yield part.flip(3) if recipe.mirror and i % 2 else part
 
+
 def as_stored(
-    net: Embedder, # changed in place: matrices in 16 bits, no layers for loss and teacher
-) -> Embedder: # the same, in evaluation mode
+    net: Embedder,  # changed in place: matrices in 16 bits, no layers for loss and teacher
+) -> Embedder:  # the same, in evaluation mode
     "Make a trained network what its file will hold."
     net.project = nn.Identity()
     net.teacher_head = nn.Identity()
     with torch.no_grad():
         for p in net.parameters():
-            if p.ndim > 1: p.copy_(p.half())
+            if p.ndim > 1:
+                p.copy_(p.half())
     return net.eval().requires_grad_(False)
 
 # %% ../../nbs/learning/15_encoder.ipynb #24510ef1
 _FORMAT = "blockrr-encoder 1"
 
-def _described(net, x, recipe) -> torch.Tensor: # [n, 8 width]
+
+def _described(net, x, recipe) -> torch.Tensor:  # [n, 8 width]
     "Mean features of the crops, in full 32-bit precision."
     with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
         features = [net.features(crop) for crop in _crops(x, recipe)]
     return torch.stack(features).mean(0)
 
-def _halved(state) -> dict: # of a network
-    def matrix(name: str, value: torch.Tensor) -> bool: return name.endswith("weight") and value.ndim > 1
+
+def _halved(state) -> dict:  # of a network
+    def matrix(name: str, value: torch.Tensor) -> bool:
+        return name.endswith("weight") and value.ndim > 1
+
     return {k: v.half() if matrix(k, v) else v for k, v in state.items()}
 
 # %% ../../nbs/learning/15_encoder.ipynb #484d7ee7
-def _tensors(b) -> dict | None: # of a Basis
+def _tensors(b) -> dict | None:  # of a Basis
     return b and dict(mean=torch.tensor(b.mean), axes=torch.tensor(b.axes), step=b.step)
 
-def _basis(d) -> Basis | None: # of a file
+
+def _basis(d) -> Basis | None:  # of a file
     return d and Basis(d["mean"].numpy(), d["axes"].numpy(), d["step"])
+
 
 def _network(state, recipe) -> Embedder:
     "The network of a file."
-    with torch.device("meta"): net = Embedder(recipe, len(state["mean"]))
-    net.project = nn.Identity() # without its layers, as `as_stored` leaves it
+    with torch.device("meta"):
+        net = Embedder(recipe, len(state["mean"]))
+    net.project = nn.Identity()  # without its layers, as `as_stored` leaves it
     net.to_empty(device="cpu").load_state_dict(state)
     return net.eval().requires_grad_(False)
 
-def _read(path) -> tuple: # network, recipe, provenance and basis; any error for a file of something else
+
+def _read(path) -> tuple:  # network, recipe, provenance and basis; any error for a file of something else
     d = torch.load(path, map_location="cpu", weights_only=True)
-    if d["format"] != _FORMAT: raise ValueError(d["format"])
+    if d["format"] != _FORMAT:
+        raise ValueError(d["format"])
     recipe = PretrainRecipe(**d["recipe"])
     return _network(d["state"], recipe), recipe, d["about"], _basis(d["basis"])
 
@@ -221,43 +258,50 @@ def _read(path) -> tuple: # network, recipe, provenance and basis; any error for
 @dataclass(frozen=True, eq=False, repr=False)
 class Encoder:
     "A trained network, and how it came about."
-    net: Embedder # in evaluation mode, without the projection
-    recipe: PretrainRecipe # what it was trained with
-    about: dict # steps, seconds, device, digest of the images, ...
-    basis: Basis | None = None # along which its features are written down, see `fit_pca`
 
-    def save(self,
-        path: PathLike, # written whole or not at all
+    net: Embedder  # in evaluation mode, without the projection
+    recipe: PretrainRecipe  # what it was trained with
+    about: dict  # steps, seconds, device, digest of the images, ...
+    basis: Basis | None = None  # along which its features are written down, see `fit_pca`
+
+    def save(
+        self,
+        path: PathLike,  # written whole or not at all
     ) -> None:
         "Write everything as one file."
         state = _halved(self.net.state_dict())
         parts = dict(recipe=asdict(self.recipe), about=self.about, state=state, basis=_tensors(self.basis))
-        with atomic_write(path) as f: torch.save(dict(format=_FORMAT, **parts), f)
+        with atomic_write(path) as f:
+            torch.save(dict(format=_FORMAT, **parts), f)
 
     @classmethod
-    def load(cls,
-        path: PathLike, # what `save` wrote
-    ) -> "Encoder": # ValueError for anything else
+    def load(
+        cls,
+        path: PathLike,  # what `save` wrote
+    ) -> "Encoder":  # ValueError for anything else
         "Read an encoder."
-        try: return cls(*_read(path))
-        except FileNotFoundError: raise
+        try:
+            return cls(*_read(path))
+        except FileNotFoundError:
+            raise
         except Exception as e:
             what = f"{type(e).__name__}: {str(e).splitlines()[0]}"
             raise ValueError(f"{path}: no readable encoder ({what})") from e
 
     @torch.no_grad()
-    def features(self,
-        images: np.ndarray, # uint8 [n, H, W, C]
-        device: torch.device | str | None = None, # None: a GPU where there is one
+    def features(
+        self,
+        images: np.ndarray,  # uint8 [n, H, W, C]
+        device: torch.device | str | None = None,  # None: a GPU where there is one
         *,
-        batch: int = 500, # images at a time
-    ) -> np.ndarray: # float32 [n, 8 width]
+        batch: int = 500,  # images at a time
+    ) -> np.ndarray:  # float32 [n, 8 width]
         "Compute features, averaged over crops: the whole image and its parts."
         device = torch_device(device)
         net = self.net.to(device=device, memory_format=torch.channels_last)
         out = []
         for i in range(0, len(images), batch):
-            pixels = torch.tensor(images[i:i + batch], device=device)
-            x = pixels.permute(0, 3, 1, 2).float() / self.about.get("white", 255.)
+            pixels = torch.tensor(images[i : i + batch], device=device)
+            x = pixels.permute(0, 3, 1, 2).float() / self.about.get("white", 255.0)
             out.append(_described(net, x, self.recipe).cpu())
         return torch.cat(out).numpy()

@@ -31,44 +31,49 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class FeatureSettings:
     "What decides the features, apart from the images."
-    patch: int = 6 # side of a patch, pixels
-    filters: int = 512 # number of filters; the features are 8 times as many
-    threshold: float = .25 # answers within this distance of 0 count as 0
-    contrast: float = 10. # added to a patch's variance, in squared pixel units
-    whiten: float = .1 # added to the eigenvalues of the patches' covariance
-    power: float = .5 # exponent applied to the pooled answers
-    mirror: bool = True # average with the mirrored image's features
-    steps: int = 24 # integer steps per standard deviation
-    samples: int = 50_000 # patches drawn for learning
-    rounds: int = 10 # rounds of k-means
-    seed: int = 0 # of the patches drawn and the first centres
-    precision: str = "auto" # of the answers: "float32", "bfloat16", or the faster one on the device at hand
+
+    patch: int = 6  # side of a patch, pixels
+    filters: int = 512  # number of filters; the features are 8 times as many
+    threshold: float = 0.25  # answers within this distance of 0 count as 0
+    contrast: float = 10.0  # added to a patch's variance, in squared pixel units
+    whiten: float = 0.1  # added to the eigenvalues of the patches' covariance
+    power: float = 0.5  # exponent applied to the pooled answers
+    mirror: bool = True  # average with the mirrored image's features
+    steps: int = 24  # integer steps per standard deviation
+    samples: int = 50_000  # patches drawn for learning
+    rounds: int = 10  # rounds of k-means
+    seed: int = 0  # of the patches drawn and the first centres
+    precision: str = "auto"  # of the answers: "float32", "bfloat16", or the faster one on the device at hand
 
     def __post_init__(self):
         at_least = dict(patch=1, filters=1, steps=1, samples=1, threshold=0, rounds=0, seed=0)
         for name, least in at_least.items():
             value = getattr(self, name)
-            if not value >= least: raise ValueError(f"{name}: needs a number >= {least}, got {value}")
+            if not value >= least:
+                raise ValueError(f"{name}: needs a number >= {least}, got {value}")
         for name in ("contrast", "whiten", "power"):
             value = getattr(self, name)
-            if not value > 0: raise ValueError(f"{name}: needs a number > 0, got {value}")
+            if not value > 0:
+                raise ValueError(f"{name}: needs a number > 0, got {value}")
         if self.precision not in ("auto", "float32", "bfloat16"):
             raise ValueError(f"precision: needs auto, float32 or bfloat16, got {self.precision!r}")
 
 # %% ../../nbs/learning/06_features.ipynb #eccd996e
 def default_settings(
-    shape: Sequence[int], # of one image: (height, width, channels)
+    shape: Sequence[int],  # of one image: (height, width, channels)
 ) -> FeatureSettings:
     "Return the settings used for images of this size unless others are given."
-    if min(shape[:2]) >= 16: return FeatureSettings()
-    return FeatureSettings(patch=4, filters=32, contrast=1., mirror=False, samples=10_000)
+    if min(shape[:2]) >= 16:
+        return FeatureSettings()
+    return FeatureSettings(patch=4, filters=32, contrast=1.0, mirror=False, samples=10_000)
 
 # %% ../../nbs/learning/06_features.ipynb #b6b6e9b8
 def _contrast(a, c):
     a = a - a.mean(-1, keepdims=True)
     return a / np.sqrt(np.square(a).mean(-1, keepdims=True) + c)
 
-def _draw(images, s, rng) -> np.ndarray: # float64 [samples, patch*patch*C]
+
+def _draw(images, s, rng) -> np.ndarray:  # float64 [samples, patch*patch*C]
     "Random patches, flattened, free of brightness and contrast."
     n, h, w, _ = images.shape
     below = n, h - s.patch + 1, w - s.patch + 1
@@ -77,7 +82,8 @@ def _draw(images, s, rng) -> np.ndarray: # float64 [samples, patch*patch*C]
     patches = images[i, r + k[:, None], c + k]
     return _contrast(patches.reshape(s.samples, -1).astype(float), s.contrast)
 
-def _whitener(a, w) -> tuple: # (mean [dim], matrix [dim, dim]) of a map to unit covariance
+
+def _whitener(a, w) -> tuple:  # (mean [dim], matrix [dim, dim]) of a map to unit covariance
     mean = a.mean(0)
     centred = a - mean
     values, vectors = np.linalg.eigh(centred.T @ centred / len(a))
@@ -85,14 +91,16 @@ def _whitener(a, w) -> tuple: # (mean [dim], matrix [dim, dim]) of a map to unit
     return mean, vectors / scale @ vectors.T
 
 # %% ../../nbs/learning/06_features.ipynb #1366aea1
-def _on_grid(c, unit=2048) -> np.ndarray: # float32
+def _on_grid(c, unit=2048) -> np.ndarray:  # float32
     "Rows of length `unit`, rounded."
     length = np.maximum(np.linalg.norm(c, axis=1, keepdims=True), 1e-12)
     return np.rint(unit * c / length).astype(np.float32)
 
-def _kmeans(z, k, rounds, rng) -> np.ndarray: # float64 [k, dim], rows of length 1
+
+def _kmeans(z, k, rounds, rng) -> np.ndarray:  # float64 [k, dim], rows of length 1
     "Centres of the rows of `z`, which holds small integers."
     from scipy.sparse import csr_matrix
+
     n = len(z)
     block = 4096
     c = _on_grid(rng.standard_normal((k, z.shape[1])))
@@ -100,10 +108,10 @@ def _kmeans(z, k, rounds, rng) -> np.ndarray: # float64 [k, dim], rows of length
         best = np.empty(n, int)
         value = np.empty(n)
         for i in range(0, n, block):
-            p = z[i:i + block] @ c.T
+            p = z[i : i + block] @ c.T
             nearest = np.abs(p).argmax(1)
-            best[i:i + block] = nearest
-            value[i:i + block] = p[np.arange(len(p)), nearest]
+            best[i : i + block] = nearest
+            value[i : i + block] = p[np.arange(len(p)), nearest]
         members = csr_matrix((value, (best, np.arange(n))), (k, n))
         total = members @ z.astype(float)
         taken = np.abs(total).sum(1, keepdims=True) > 0
@@ -113,12 +121,14 @@ def _kmeans(z, k, rounds, rng) -> np.ndarray: # float64 [k, dim], rows of length
 # %% ../../nbs/learning/06_features.ipynb #34d0895f
 class Filters(NamedTuple):
     "Linear answers to contrast-normalised patches."
-    weight: np.ndarray # float32 [filters, patch*patch*C]
-    bias: np.ndarray # float32 [filters]
+
+    weight: np.ndarray  # float32 [filters, patch*patch*C]
+    bias: np.ndarray  # float32 [filters]
+
 
 def learn_filters(
-    images: np.ndarray, # uint8 [n, H, W, C]; training images, for nothing about test images should enter
-    settings: FeatureSettings, # patch, number of filters, seed and the like
+    images: np.ndarray,  # uint8 [n, H, W, C]; training images, for nothing about test images should enter
+    settings: FeatureSettings,  # patch, number of filters, seed and the like
 ) -> Filters:
     "Learn filters for contrast-normalised patches from images alone."
     if images.ndim != 4 or not len(images):
@@ -138,6 +148,7 @@ def learn_filters(
 def _weights(filters, s, channels, dtype) -> "torch.Tensor":
     "Filters, and their mirror images, as the columns of one matrix; the bias in two rows for an exact sum in 16 bits."
     import torch
+
     w = torch.tensor(filters.weight)
     b = torch.tensor(filters.bias)
     if s.mirror:
@@ -146,19 +157,24 @@ def _weights(filters, s, channels, dtype) -> "torch.Tensor":
         b = torch.cat([b, b])
     coarse = b.to(dtype).float()
     m = torch.cat([w.T, coarse[None], (b - coarse)[None]])
-    padding = m.new_zeros(-len(m) % 4, m.shape[1]) # row lengths that suit the hardware
+    padding = m.new_zeros(-len(m) % 4, m.shape[1])  # row lengths that suit the hardware
     return torch.cat([m, padding]).to(dtype)
+
 
 def _quadrants(height, width) -> "torch.Tensor":
     "0/1 [4, positions]: top left, top right, bottom left, bottom right."
     import torch
+
     def halves(n: int) -> tuple:
         places = torch.arange(n)
         return (places < (n + 1) // 2).float(), (places >= n // 2).float()
+
     masks = []
     for rows in halves(height):
-        for columns in halves(width): masks.append(torch.outer(rows, columns).flatten())
+        for columns in halves(width):
+            masks.append(torch.outer(rows, columns).flatten())
     return torch.stack(masks)
+
 
 def _patches(x, side, c) -> "torch.Tensor":
     "All patches of images [B, H, W, C], contrast-normalised: [B, positions, side*side*C]."
@@ -170,8 +186,10 @@ def _patches(x, side, c) -> "torch.Tensor":
 # %% ../../nbs/learning/06_features.ipynb #3d158e19
 class _Pooling:
     "Pooled answers of some images, `block` at a time, in buffers that are used again."
-    def __init__(self, filters, settings, shape, *, device, block=None): # shape: (height, width, channels) of an image
+
+    def __init__(self, filters, settings, shape, *, device, block=None):  # shape: (height, width, channels) of an image
         import torch
+
         height, width, channels = shape
         s = self.settings = settings
         dtype = getattr(torch, precision(device) if s.precision == "auto" else s.precision)
@@ -183,32 +201,34 @@ class _Pooling:
         room = 2**21 if device.type == "cpu" else 2**27
         self.block = block or max(1, room // (whole.shape[1] * self.matrix.shape[1]))
 
-    def _mean(self, answers, n): # [n * positions, columns] -> float32 [n, 4, columns]
+    def _mean(self, answers, n):  # [n * positions, columns] -> float32 [n, 4, columns]
         by_image = answers.view(n, self.quadrants.shape[1], -1)
         return (self.quadrants @ by_image).float() / self.area
 
-    def __call__(self, images) -> np.ndarray: # float32 [n, 8*filters]
+    def __call__(self, images) -> np.ndarray:  # float32 [n, 8*filters]
         import torch
+
         s = self.settings
         m = self.matrix
         positions = self.quadrants.shape[1]
-        a = m.new_zeros(self.block, positions, len(m)) # patches, two ones for the bias, padding
-        a[..., self.inputs:self.inputs + 2] = 1
+        a = m.new_zeros(self.block, positions, len(m))  # patches, two ones for the bias, padding
+        a[..., self.inputs : self.inputs + 2] = 1
         z = m.new_empty(self.block * positions, m.shape[1])
         cut = torch.empty_like(z)
         out = []
         for i in range(0, len(images), self.block):
-            some = np.ascontiguousarray(images[i:i + self.block])
+            some = np.ascontiguousarray(images[i : i + self.block])
             x = torch.tensor(some, device=m.device).float()
             n = len(x)
             rows = slice(n * positions)
-            a[:n, :, :self.inputs] = _patches(x, s.patch, s.contrast)
+            a[:n, :, : self.inputs] = _patches(x, s.patch, s.contrast)
             torch.mm(a[:n].flatten(0, 1), m, out=z[rows])
-            torch.clamp(z[rows], min=s.threshold, out=cut[rows]) # max(0, z - t) = max(z, t) - t, in one pass
+            torch.clamp(z[rows], min=s.threshold, out=cut[rows])  # max(0, z - t) = max(z, t) - t, in one pass
             above = self._mean(cut[rows], n) - s.threshold
             below = -self._mean(z[rows].clamp_(max=-s.threshold), n) - s.threshold
             f = torch.stack([above, below], 2).view(n, 4, 2, 1 + s.mirror, -1)
-            if s.mirror: f[:, :, :, 1] = f[:, [1, 0, 3, 2], :, 1]
+            if s.mirror:
+                f[:, :, :, 1] = f[:, [1, 0, 3, 2], :, 1]
             out.append(f.mean(3).flatten(1).cpu().numpy())
         return np.concatenate(out)
 
@@ -216,64 +236,74 @@ class _Pooling:
 def _each(work, jobs, device) -> list:
     "Results of `work` on all jobs, in order; on a processor from as many threads as torch may use, each alone."
     import torch
-    if device.type != "cpu": return [work(j) for j in jobs]
+
+    if device.type != "cpu":
+        return [work(j) for j in jobs]
     count = torch.get_num_threads()
     try:
         with ThreadPoolExecutor(count, initializer=lambda: torch.set_num_threads(1)) as pool:
             return list(pool.map(work, jobs))
-    finally: torch.set_num_threads(count)
+    finally:
+        torch.set_num_threads(count)
+
 
 def pooled(
-    images: np.ndarray, # uint8 [n, H, W, C]
-    filters: Filters, # from `learn_filters`
-    settings: FeatureSettings, # patch, threshold, contrast, mirror and precision
+    images: np.ndarray,  # uint8 [n, H, W, C]
+    filters: Filters,  # from `learn_filters`
+    settings: FeatureSettings,  # patch, threshold, contrast, mirror and precision
     *,
-    device: "torch.device | str | None" = None, # None is a GPU where there is one
-    block: int | None = None, # images at a time; None is what a processor's cache or a GPU's memory suggests
-) -> np.ndarray: # float32 [n, 8*filters]: quadrant, then sign, then filter
+    device: "torch.device | str | None" = None,  # None is a GPU where there is one
+    block: int | None = None,  # images at a time; None is what a processor's cache or a GPU's memory suggests
+) -> np.ndarray:  # float32 [n, 8*filters]: quadrant, then sign, then filter
     "Compute the answers of all filters, cut at the threshold and averaged over quadrants."
     device = torch_device(device)
     pool = _Pooling(filters, settings, images.shape[1:], device=device, block=block)
     out = np.empty((len(images), 8 * settings.filters), np.float32)
     many = pool.block * max(1, 64 // pool.block)
-    def work(i: int): out[i:i + many] = pool(images[i:i + many])
+
+    def work(i: int):
+        out[i : i + many] = pool(images[i : i + many])
+
     _each(work, range(0, len(images), many), device)
     return out
 
 # %% ../../nbs/learning/06_features.ipynb #0deeedd8
 def power_transform(
-    pool: np.ndarray, # float32, non-negative, see `pooled`
-    power: float, # below 1: tames the tail
-) -> np.ndarray: # float32
+    pool: np.ndarray,  # float32, non-negative, see `pooled`
+    power: float,  # below 1: tames the tail
+) -> np.ndarray:  # float32
     "Raise pooled answers to a power."
-    return np.maximum(pool, 0)**np.float32(power)
+    return np.maximum(pool, 0) ** np.float32(power)
+
 
 def quantise(
-    pool: np.ndarray, # float32 [n, d], non-negative, see `pooled`
-    n_train: int, # the first `n_train` rows give mean and standard deviation
-    settings: FeatureSettings, # power and steps
+    pool: np.ndarray,  # float32 [n, d], non-negative, see `pooled`
+    n_train: int,  # the first `n_train` rows give mean and standard deviation
+    settings: FeatureSettings,  # power and steps
     *,
-    block: int = 256, # columns at a time
-) -> np.ndarray: # int8 [n, d]
+    block: int = 256,  # columns at a time
+) -> np.ndarray:  # int8 [n, d]
     "Standardise features and round them to integers from -127 to 127."
-    if not 0 < n_train <= len(pool): raise ValueError(f"n_train: needs 1 to {len(pool)}, got {n_train}")
+    if not 0 < n_train <= len(pool):
+        raise ValueError(f"n_train: needs 1 to {len(pool)}, got {n_train}")
     out = np.empty(pool.shape, np.int8)
     for j in range(0, pool.shape[1], block):
-        f = power_transform(pool[:, j:j + block], settings.power)
+        f = power_transform(pool[:, j : j + block], settings.power)
         mean = f[:n_train].mean(0, dtype=float)
         std = f[:n_train].std(0, dtype=float)
         scale = settings.steps / np.maximum(std, 1e-4)
         g = (f - mean.astype(np.float32)) * scale.astype(np.float32)
-        out[:, j:j + block] = np.clip(np.rint(g), -127, 127)
+        out[:, j : j + block] = np.clip(np.rint(g), -127, 127)
     return out
 
 # %% ../../nbs/learning/06_features.ipynb #3c9ce82f
 @dataclass(frozen=True, eq=False, repr=False)
 class Features:
     "Integer features of both splits of a data set; divide by `steps` for standard deviations."
-    train: np.ndarray # int8 [n, d]
-    test: np.ndarray # int8 [m, d]
-    recipe: dict # what they were made from: digest of the data, settings, rows
+
+    train: np.ndarray  # int8 [n, d]
+    test: np.ndarray  # int8 [m, d]
+    recipe: dict  # what they were made from: digest of the data, settings, rows
 
     def __post_init__(self):
         for name in ("train", "test"):
@@ -285,21 +315,23 @@ class Features:
             raise ValueError(f"test: needs {widths[0]} features as in training, got {widths[1]}")
 
     @property
-    def key(self) -> str: # hexadecimal
+    def key(self) -> str:  # hexadecimal
         "The digest of the recipe."
         return recipe_digest(self.recipe)
 
     @property
-    def sizes(self) -> tuple: # (n, m)
+    def sizes(self) -> tuple:  # (n, m)
         "The numbers of training and test images."
         return len(self.train), len(self.test)
 
-    def __repr__(self): return f"Features({len(self.train)} + {len(self.test)} images, {self.train.shape[1]} each)"
+    def __repr__(self):
+        return f"Features({len(self.train)} + {len(self.test)} images, {self.train.shape[1]} each)"
 
-    def take(self,
-        train_rows: np.ndarray, # int [n']
-        test_rows: np.ndarray, # int [m']
-    ) -> "Features": # ValueError for rows that are not there
+    def take(
+        self,
+        train_rows: np.ndarray,  # int [n']
+        test_rows: np.ndarray,  # int [m']
+    ) -> "Features":  # ValueError for rows that are not there
         "Keep some of the images."
         rows = [np.asarray(r) for r in (train_rows, test_rows)]
         for r, n in zip(rows, self.sizes):
@@ -313,12 +345,12 @@ class Features:
 
 # %% ../../nbs/learning/06_features.ipynb #14a45e1b
 def features(
-    data: ImageData, # labels are not looked at
-    settings: FeatureSettings | None = None, # None is `default_settings`
-    cache: PathLike | bool | None = None, # folder, see `cache_root`; False computes without storing
+    data: ImageData,  # labels are not looked at
+    settings: FeatureSettings | None = None,  # None is `default_settings`
+    cache: PathLike | bool | None = None,  # folder, see `cache_root`; False computes without storing
     *,
-    device: "torch.device | str | None" = None, # None is a GPU where there is one
-    base: ImageData | None = None, # holds all images of `data`, see `subset_rows`; None is `data` itself
+    device: "torch.device | str | None" = None,  # None is a GPU where there is one
+    base: ImageData | None = None,  # holds all images of `data`, see `subset_rows`; None is `data` itself
 ) -> Features:
     "Compute label-free features of a data set, once, and keep them."
     if base is not None:
@@ -326,19 +358,21 @@ def features(
         return whole.take(*subset_rows(data, base))
     s = settings or default_settings(data.train_images.shape[1:])
     recipe = dict(version=1, data=data.sha256, settings=asdict(s))
+
     def build():
         n = len(data.train_images)
         filters = learn_filters(data.train_images, s)
         f = pooled(np.concatenate([data.train_images, data.test_images]), filters, s, device=device)
         q = quantise(f, n, s)
         return dict(train=q[:n], test=q[n:], weight=filters.weight, bias=filters.bias)
+
     arrays = cached("features", recipe, build, cache=cache)
     return Features(arrays["train"], arrays["test"], recipe)
 
 # %% ../../nbs/learning/06_features.ipynb #95dd08ca
 def concatenate_features(
-    a: Features, # of some images
-    b: Features, # of the same images
+    a: Features,  # of some images
+    b: Features,  # of the same images
 ) -> Features:
     "Concatenate the columns of two feature sets."
     if a.sizes != b.sizes:
@@ -349,8 +383,9 @@ def concatenate_features(
     return Features(train, test, dict(joined=[a.recipe, b.recipe]))
 
 # %% ../../nbs/learning/06_features.ipynb #e6060c92
-MAX_BYTES = 5_000_000 # bytes of a file that may be committed
+MAX_BYTES = 5_000_000  # bytes of a file that may be committed
 _FILE_FORMAT = "blockrr-features 1"
+
 
 def _columns_within(train, test, limit) -> int:
     "How many of the first columns fit."
@@ -358,36 +393,47 @@ def _columns_within(train, test, limit) -> int:
     for k in range(train.shape[1]):
         columns = [np.ascontiguousarray(a[:, k]).tobytes() for a in (train, test)]
         sizes.append(sum(len(zlib.compress(column)) for column in columns))
-    room = .99 * limit - 2000 # the container, and deflate without breaks between columns
+    room = 0.99 * limit - 2000  # the container, and deflate without breaks between columns
     return int(np.searchsorted(np.cumsum(sizes), room))
 
+
 def write_features(
-    path: PathLike, # the .npz file to write, and a .json file beside it
-    train: np.ndarray, # int8 [n, d]
-    test: np.ndarray, # int8 [m, d]
+    path: PathLike,  # the .npz file to write, and a .json file beside it
+    train: np.ndarray,  # int8 [n, d]
+    test: np.ndarray,  # int8 [m, d]
     *,
-    about: dict, # provenance, plain JSON types
-    limit: int = MAX_BYTES, # bytes
-) -> dict: # what the .json file says; ValueError if not even one feature fits into `limit`
+    about: dict,  # provenance, plain JSON types
+    limit: int = MAX_BYTES,  # bytes
+) -> dict:  # what the .json file says; ValueError if not even one feature fits into `limit`
     "Write integer features, as many of the first as fit, and where they come from."
     path = Path(path)
     d = _columns_within(train, test, limit)
-    if not d: raise ValueError(f"limit: {limit:,} bytes hold no feature of {len(train) + len(test)} images")
+    if not d:
+        raise ValueError(f"limit: {limit:,} bytes hold no feature of {len(train) + len(test)} images")
     path.parent.mkdir(parents=True, exist_ok=True)
     train_columns, test_columns = (np.ascontiguousarray(a[:, :d].T) for a in (train, test))
-    with atomic_write(path) as f: np.savez_compressed(f, train=train_columns, test=test_columns)
-    about = {**about, "format": _FILE_FORMAT, "shape": [len(train), len(test), d],
-             "bytes": path.stat().st_size, "sha256": file_digest(path)}
+    with atomic_write(path) as f:
+        np.savez_compressed(f, train=train_columns, test=test_columns)
+    about = {
+        **about,
+        "format": _FILE_FORMAT,
+        "shape": [len(train), len(test), d],
+        "bytes": path.stat().st_size,
+        "sha256": file_digest(path),
+    }
     text = json.dumps(about, indent=1) + "\n"
-    with atomic_write(path.with_suffix(".json")) as f: f.write(text.encode())
+    with atomic_write(path.with_suffix(".json")) as f:
+        f.write(text.encode())
     return about
 
+
 def pretrained_root(
-    folder: PathLike | None = None, # None: BLOCKRR_PRETRAINED, else results/pretrain of the clone
+    folder: PathLike | None = None,  # None: BLOCKRR_PRETRAINED, else results/pretrain of the clone
 ) -> Path:
     "Return the folder in which features of pre-trained networks are looked for."
     chosen = folder or os.environ.get("BLOCKRR_PRETRAINED")
-    if chosen: return Path(chosen)
+    if chosen:
+        return Path(chosen)
     return Path(__file__).resolve().parent.parent.parent / "results" / "pretrain"
 
 # %% ../../nbs/learning/06_features.ipynb #33115fa8
@@ -397,31 +443,42 @@ _HOW_TO_PRETRAIN = """there are no pre-trained features of {name}: {path} does n
   - or set BLOCKRR_PRETRAINED to a folder that holds {path.stem}.npz and {path.stem}.json
   - or, if a data set that has a file holds its images: pretrained(data, base=that one); cifar10_1 holds cifar10_2"""
 
-def _description(path) -> dict: # of a file; ValueError where it is missing or of something else
+
+def _description(path) -> dict:  # of a file; ValueError where it is missing or of something else
     beside = path.with_suffix(".json")
-    try: about = json.loads(beside.read_text(encoding="utf-8"))
+    try:
+        about = json.loads(beside.read_text(encoding="utf-8"))
     except (OSError, ValueError) as e:
         raise ValueError(f"{beside}: does not say where {path.name} comes from ({e})") from None
     if about.get("format") != _FILE_FORMAT:
         raise ValueError(f"{path}: no file of features, format {about.get('format')!r}")
     return about
 
+
 def pretrained(
-    data: ImageData, # labels are not looked at
-    base: ImageData | None = None, # holds all images of `data`, see `subset_rows`; None: `data` itself
-    folder: PathLike | None = None, # see `pretrained_root`
-) -> Features: # FileNotFoundError, with what to do, if there is no file; ValueError if it is damaged or of other images
+    data: ImageData,  # labels are not looked at
+    base: ImageData | None = None,  # holds all images of `data`, see `subset_rows`; None: `data` itself
+    folder: PathLike | None = None,  # see `pretrained_root`
+) -> (
+    Features
+):  # FileNotFoundError, with what to do, if there is no file; ValueError if it is damaged or of other images
     "Read features of a data set that `blockrr pretrain` made."
-    if base is not None: return pretrained(base, folder=folder).take(*subset_rows(data, base))
+    if base is not None:
+        return pretrained(base, folder=folder).take(*subset_rows(data, base))
     path = pretrained_root(folder) / f"{data.name}.npz"
-    if not path.exists(): raise FileNotFoundError(_HOW_TO_PRETRAIN.format(name=data.name, path=path))
+    if not path.exists():
+        raise FileNotFoundError(_HOW_TO_PRETRAIN.format(name=data.name, path=path))
     about = _description(path)
     if (digest := file_digest(path)) != about["sha256"]:
-        raise ValueError(f"{path}: has SHA-256 {digest}, expected {about['sha256']}; "
-                         "it is damaged, or not the file that the .json describes")
+        raise ValueError(
+            f"{path}: has SHA-256 {digest}, expected {about['sha256']}; "
+            "it is damaged, or not the file that the .json describes"
+        )
     if (digest := array_digest(data.train_images, data.test_images)) != about["images_sha256"]:
-        raise ValueError(f"{path}: was made from other images, or in another order, than {data.name} holds "
-                         f"(SHA-256 {digest}, expected {about['images_sha256']})")
+        raise ValueError(
+            f"{path}: was made from other images, or in another order, than {data.name} holds "
+            f"(SHA-256 {digest}, expected {about['images_sha256']})"
+        )
     with np.load(path) as z:
         train, test = (np.ascontiguousarray(z[k].T) for k in ("train", "test"))
     recipe = dict(version=1, kind="pretrained", images=about["images_sha256"], file=about["sha256"])

@@ -25,7 +25,7 @@ from .store import PathLike, array_digest, atomic_write, progress_bar
 from ..privacy.mechanism import in_label_order
 
 # %% ../../nbs/learning/03_images.ipynb #9b2e64d0
-def _freeze(data, field, axes) -> np.ndarray: # a read-only view, which is the field from now on
+def _freeze(data, field, axes) -> np.ndarray:  # a read-only view, which is the field from now on
     a = np.asarray(getattr(data, field))
     if a.dtype != np.uint8 or a.ndim != axes:
         raise TypeError(f"{field}: needs uint8 with {axes} axes, got {a.dtype} with {a.ndim}")
@@ -34,35 +34,39 @@ def _freeze(data, field, axes) -> np.ndarray: # a read-only view, which is the f
     object.__setattr__(data, field, a)
     return a
 
+
 def _check_split(data, split):
     x = _freeze(data, f"{split}_images", 4)
     y = _freeze(data, f"{split}_labels", 1)
-    if len(x) != len(y): raise ValueError(f"{split}_labels: needs one for each of {len(x)} images, got {len(y)}")
+    if len(x) != len(y):
+        raise ValueError(f"{split}_labels: needs one for each of {len(x)} images, got {len(y)}")
     if len(y) and y.max() >= data.n_classes:
         raise ValueError(f"{split}_labels: needs labels below {data.n_classes}, the number of classes")
 
+
 def _check_shapes(train, test):
-    if train != test: raise ValueError(f"test_images: needs images of {train} as in training, got {test}")
+    if train != test:
+        raise ValueError(f"test_images: needs images of {train} as in training, got {test}")
 
 # %% ../../nbs/learning/03_images.ipynb #88297b6f
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageData:
     "Labelled images in two splits, read-only, with the public list of their classes."
-    name: str # what `dataset` calls it
-    train_images: np.ndarray # uint8 [n, H, W, C]
-    train_labels: np.ndarray # uint8 [n], each below `n_classes`
-    test_images: np.ndarray # uint8 [m, H, W, C]
-    test_labels: np.ndarray # uint8 [m], each below `n_classes`
-    classes: tuple # the public domain: names, in the order of the labels
+
+    name: str  # what `dataset` calls it
+    train_images: np.ndarray  # uint8 [n, H, W, C]
+    train_labels: np.ndarray  # uint8 [n], each below `n_classes`
+    test_images: np.ndarray  # uint8 [m, H, W, C]
+    test_labels: np.ndarray  # uint8 [m], each below `n_classes`
+    classes: tuple  # the public domain: names, in the order of the labels
 
     def __post_init__(self):
-        for split in ("train", "test"): _check_split(self, split)
+        for split in ("train", "test"):
+            _check_split(self, split)
         _check_shapes(self.train_images.shape[1:], self.test_images.shape[1:])
 
-
-
     @property
-    def arrays(self) -> tuple: # train images and labels, test images and labels: the order of digest and files
+    def arrays(self) -> tuple:  # train images and labels, test images and labels: the order of digest and files
         "The four arrays."
         return self.train_images, self.train_labels, self.test_images, self.test_labels
 
@@ -72,17 +76,17 @@ class ImageData:
         return len(self.classes)
 
     @property
-    def train_counts(self) -> np.ndarray: # int [K]; no mechanism may see it
+    def train_counts(self) -> np.ndarray:  # int [K]; no mechanism may see it
         "True training labels of each class."
         return np.bincount(self.train_labels, minlength=self.n_classes)
 
     @property
-    def test_counts(self) -> np.ndarray: # int [K]
+    def test_counts(self) -> np.ndarray:  # int [K]
         "True test labels of each class."
         return np.bincount(self.test_labels, minlength=self.n_classes)
 
     @cached_property
-    def sha256(self) -> str: # hexadecimal
+    def sha256(self) -> str:  # hexadecimal
         "The digest of all pixels and labels."
         return array_digest(*self.arrays)
 
@@ -93,16 +97,17 @@ class ImageData:
 
 # %% ../../nbs/learning/03_images.ipynb #43e0eefe
 def first_rows(
-    labels: np.ndarray, # integers [n], each below `len(counts)`
-    counts: np.ndarray, # how many rows of each class to keep, int [K]
-) -> np.ndarray: # int64 [sum(counts)], increasing; ValueError where a class has fewer
+    labels: np.ndarray,  # integers [n], each below `len(counts)`
+    counts: np.ndarray,  # how many rows of each class to keep, int [K]
+) -> np.ndarray:  # int64 [sum(counts)], increasing; ValueError where a class has fewer
     "Find the rows of the first `counts[c]` occurrences of every class `c`."
     labels = np.asarray(labels)
     wanted = np.array(np.asarray(in_label_order(counts, None, "counts")).tolist())
     if wanted.ndim != 1 or not np.issubdtype(wanted.dtype, np.integer):
         raise TypeError(f"counts: needs a list of integers, one a class, got {counts!r}")
     have = np.bincount(labels, minlength=len(wanted))
-    if len(have) > len(wanted): raise ValueError(f"counts: needs to name {len(have)} classes, got {len(wanted)}")
+    if len(have) > len(wanted):
+        raise ValueError(f"counts: needs to name {len(have)} classes, got {len(wanted)}")
     for c, (n, most) in enumerate(zip(wanted, have)):
         if not 0 <= n <= most:
             raise ValueError(f"counts[{c}]: needs 0 to {most}, the images of that class, got {n}")
@@ -111,23 +116,31 @@ def first_rows(
 
 # %% ../../nbs/learning/03_images.ipynb #43f03c4d
 def imbalanced(
-    data: ImageData, # to choose from
-    train_counts: np.ndarray, # training images to keep of each class, int [K]
-    test_counts: np.ndarray | None = None, # the same for the test images; None: a tenth of `train_counts`, rounded down
+    data: ImageData,  # to choose from
+    train_counts: np.ndarray,  # training images to keep of each class, int [K]
+    test_counts: np.ndarray
+    | None = None,  # the same for the test images; None: a tenth of `train_counts`, rounded down
     *,
-    name: str | None = None, # name of the result; None keeps that of `data`
-) -> ImageData: # with the same classes
+    name: str | None = None,  # name of the result; None keeps that of `data`
+) -> ImageData:  # with the same classes
     "Keep the first images of each class, train and test alike, in their original order."
     train_counts = in_label_order(train_counts, None, "train_counts")
-    if test_counts is None: test_counts = np.asarray(train_counts) // 10
+    if test_counts is None:
+        test_counts = np.asarray(train_counts) // 10
     test_counts = in_label_order(test_counts, None, "test_counts")
     for label, counts in (("train_counts", train_counts), ("test_counts", test_counts)):
         if len(counts) != data.n_classes:
             raise ValueError(f"{label}: needs {data.n_classes} entries, got {len(counts)}")
     train = first_rows(data.train_labels, train_counts)
     test = first_rows(data.test_labels, test_counts)
-    return ImageData(name or data.name, data.train_images[train], data.train_labels[train],
-                     data.test_images[test], data.test_labels[test], data.classes)
+    return ImageData(
+        name or data.name,
+        data.train_images[train],
+        data.train_labels[train],
+        data.test_images[test],
+        data.test_labels[test],
+        data.classes,
+    )
 
 # %% ../../nbs/learning/03_images.ipynb #1ca537d7
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -137,8 +150,10 @@ CIFAR10_2 = (5000, 4900, 4700, 4600, 4500, 4800, 600, 500, 700, 400)
 # %% ../../nbs/learning/03_images.ipynb #82a3840f
 class SubsetRows(NamedTuple):
     "Where a subset's images lie in the data set that holds them."
-    train: np.ndarray # int64, increasing
-    test: np.ndarray # int64, increasing
+
+    train: np.ndarray  # int64, increasing
+    test: np.ndarray  # int64, increasing
+
 
 def _rows_of(small, big, split) -> np.ndarray:
     rows = first_rows(getattr(big, f"{split}_labels"), getattr(small, f"{split}_counts"))
@@ -147,10 +162,11 @@ def _rows_of(small, big, split) -> np.ndarray:
             raise ValueError(f"{part} of {small.name} are not the first ones of each class in {big.name}")
     return rows
 
+
 def subset_rows(
-    small: ImageData, # made by `imbalanced` from `big` or from what `big` was made from
-    big: ImageData, # holds every image of `small`
-) -> SubsetRows: # rows of `big`; ValueError if they are not its first ones
+    small: ImageData,  # made by `imbalanced` from `big` or from what `big` was made from
+    big: ImageData,  # holds every image of `small`
+) -> SubsetRows:  # rows of `big`; ValueError if they are not its first ones
     "Find the images of `small` inside `big`."
     return SubsetRows(_rows_of(small, big, "train"), _rows_of(small, big, "test"))
 
@@ -159,13 +175,16 @@ SHA256 = {
     "cifar10": "80387ddb9a0edf3fc4a964ee3770296169bb26a651050df20035579673099660",
     "cifar10_1": "38d60c0bf2b9b99af190012860998969ccde156b003a2f7ba7628820f3583e28",
     "cifar10_2": "9382cbc2405ea2b0c28bb7e3e57701cfd839f46003e260b6edf134c81c4567e0",
-    "digits": "7df1511295a935af90060a92e8d5a6430bd6d6776756d61b243720b185cc5735"}
+    "digits": "7df1511295a935af90060a92e8d5a6430bd6d6776756d61b243720b185cc5735",
+}
+
 
 def verify(
-    data: ImageData, # whose name is a key of `SHA256`
-) -> ImageData: # the same; ValueError if its digest is another
+    data: ImageData,  # whose name is a key of `SHA256`
+) -> ImageData:  # the same; ValueError if its digest is another
     "Pass `data` on if its digest is the one written down."
-    if data.name not in SHA256: raise ValueError(f"name: needs one of {', '.join(SHA256)}, got {data.name!r}")
+    if data.name not in SHA256:
+        raise ValueError(f"name: needs one of {', '.join(SHA256)}, got {data.name!r}")
     if data.sha256 != SHA256[data.name]:
         raise ValueError(f"{data.name} has SHA-256 {data.sha256}, expected {SHA256[data.name]}")
     return data
@@ -173,33 +192,40 @@ def verify(
 # %% ../../nbs/learning/03_images.ipynb #c96d3aac
 DIGIT_COUNTS = tuple(130 * n // 5000 for n in CIFAR10_1)
 
-def digits() -> ImageData: # 8x8x1 images, values 0 to 16
+
+def digits() -> ImageData:  # 8x8x1 images, values 0 to 16
     "Return scikit-learn's handwritten digits, made imbalanced in the proportions of CIFAR-10_1."
     from sklearn.datasets import load_digits
+
     raw = load_digits()
     x = raw.images.astype(np.uint8)[..., None]
     y = raw.target.astype(np.uint8)
-    rank = np.empty(len(y), int) # how many of its class came before
-    for c in range(10): rank[y == c] = np.arange((y == c).sum())
+    rank = np.empty(len(y), int)  # how many of its class came before
+    for c in range(10):
+        rank[y == c] = np.arange((y == c).sum())
     test = rank % 4 == 3
     pool = ImageData("digits", x[~test], y[~test], x[test], y[test], tuple("0123456789"))
     return verify(imbalanced(pool, DIGIT_COUNTS, [n // 3 for n in DIGIT_COUNTS]))
 
 # %% ../../nbs/learning/03_images.ipynb #7a50933c
 WEBP_PACK = "blockrr-cifar10.zip"
-_STRIP = 500 # images
+_STRIP = 500  # images
 _FORMAT = "blockrr-pack"
-_DATE = (1980, 1, 1, 0, 0, 0) # of every member: equal bytes for equal images
+_DATE = (1980, 1, 1, 0, 0, 0)  # of every member: equal bytes for equal images
 
-def _strip(images) -> bytes: # WebP
+
+def _strip(images) -> bytes:  # WebP
     from PIL import Image
+
     buffer = io.BytesIO()
     picture = Image.fromarray(images.reshape(-1, *images.shape[2:]))
     picture.save(buffer, "WEBP", lossless=True, quality=75, method=4)
     return buffer.getvalue()
 
-def _strip_images(blob, shape) -> np.ndarray: # uint8 [images, *shape]
+
+def _strip_images(blob, shape) -> np.ndarray:  # uint8 [images, *shape]
     from PIL import Image
+
     with Image.open(io.BytesIO(blob), formats=["WEBP"]) as image:
         pixels = np.asarray(image.convert("RGB"))
     return pixels.reshape(-1, *shape)
@@ -208,56 +234,78 @@ def _strip_images(blob, shape) -> np.ndarray: # uint8 [images, *shape]
 def _write_split(archive, split, x, y):
     "Labels and strips of one split; gives the number of images of each strip that is written."
     archive.writestr(zipfile.ZipInfo(f"{split}_labels.bin", _DATE), y.tobytes())
-    strips = [x[j:j + _STRIP] for j in range(0, len(x), _STRIP)]
+    strips = [x[j : j + _STRIP] for j in range(0, len(x), _STRIP)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for i, blob in enumerate(pool.map(_strip, strips)):
             archive.writestr(zipfile.ZipInfo(f"{split}_{i:03}.webp", _DATE), blob)
             yield len(strips[i])
 
+
 def write_pack(
-    path: PathLike, # file to write
-    data: ImageData, # RGB images; CIFAR-10_1 holds CIFAR-10_2
+    path: PathLike,  # file to write
+    data: ImageData,  # RGB images; CIFAR-10_1 holds CIFAR-10_2
     *,
-    progress: bool | None = None, # show a bar: True, False, or None for terminals only
-) -> Path: # of the pack
+    progress: bool | None = None,  # show a bar: True, False, or None for terminals only
+) -> Path:  # of the pack
     "Write images as one portable file of lossless WebP strips."
     path = Path(path)
     shape = data.train_images.shape[1:]
     if shape[2] != 3 or shape[0] * _STRIP > 16_383:
         raise ValueError(f"data: needs RGB images at most 32 pixels high, got {shape}")
     sizes = dict(train=len(data.train_labels), test=len(data.test_labels))
-    about = dict(format=_FORMAT, version=1, name=data.name, classes=data.classes, shape=shape, strip=_STRIP,
-                 **sizes, sha256=data.sha256)
-    with (atomic_write(path, ".pack-") as f, zipfile.ZipFile(f, "w") as archive,
-          progress_bar(sum(sizes.values()), "packing", progress, unit=" images") as bar):
+    about = dict(
+        format=_FORMAT,
+        version=1,
+        name=data.name,
+        classes=data.classes,
+        shape=shape,
+        strip=_STRIP,
+        **sizes,
+        sha256=data.sha256,
+    )
+    with (
+        atomic_write(path, ".pack-") as f,
+        zipfile.ZipFile(f, "w") as archive,
+        progress_bar(sum(sizes.values()), "packing", progress, unit=" images") as bar,
+    ):
         archive.writestr(zipfile.ZipInfo("manifest.json", _DATE), json.dumps(about, indent=1))
-        for n in _write_split(archive, "train", data.train_images, data.train_labels): bar.update(n)
-        for n in _write_split(archive, "test", data.test_images, data.test_labels): bar.update(n)
+        for n in _write_split(archive, "train", data.train_images, data.train_labels):
+            bar.update(n)
+        for n in _write_split(archive, "test", data.test_images, data.test_labels):
+            bar.update(n)
     return path
 
 # %% ../../nbs/learning/03_images.ipynb #07c6b7b8
 BARE_PACK = "blockrr-cifar10.bare.zip"
+
 
 def _npy(array) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()
 
+
 def write_bare_pack(
-    path: PathLike, # file to write
-    data: ImageData, # CIFAR-10_1 holds CIFAR-10_2
+    path: PathLike,  # file to write
+    data: ImageData,  # CIFAR-10_1 holds CIFAR-10_2
     *,
-    steps: int = 4000, # of training the codec's network
-) -> PathLike: # the path
+    steps: int = 4000,  # of training the codec's network
+) -> PathLike:  # the path
     "Write images and labels as one file that NumPy alone can read."
     arrays = encode(np.concatenate([data.train_images, data.test_images]), steps)
     arrays |= {"train_labels": data.train_labels, "test_labels": data.test_labels}
-    about = dict(format=_FORMAT, version=2, name=data.name, classes=data.classes,
-                 train=len(data.train_labels), sha256=data.sha256)
+    about = dict(
+        format=_FORMAT,
+        version=2,
+        name=data.name,
+        classes=data.classes,
+        train=len(data.train_labels),
+        sha256=data.sha256,
+    )
     with atomic_write(path, ".pack-") as f, zipfile.ZipFile(f, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo("manifest.json", _DATE), json.dumps(about, indent=1))
         for name, array in arrays.items():
-            random = name.startswith("words") # as good as random: no compressor shortens them
+            random = name.startswith("words")  # as good as random: no compressor shortens them
             method = zipfile.ZIP_STORED if random else zipfile.ZIP_DEFLATED
             archive.writestr(zipfile.ZipInfo(f"{name}.npy", _DATE), _npy(array), method)
     return path
@@ -267,8 +315,9 @@ def _read_webp(archive, about) -> ImageData:
     try:
         import PIL.Image  # noqa: F401
     except ImportError:
-        raise ImportError("reading a pack of WebP images needs Pillow: pip install pillow; "
-                          "a bare pack needs NumPy alone") from None
+        raise ImportError(
+            "reading a pack of WebP images needs Pillow: pip install pillow; a bare pack needs NumPy alone"
+        ) from None
     arrays = []
     for split in ("train", "test"):
         names = sorted(n for n in archive.namelist() if n.startswith(split) and n.endswith(".webp"))
@@ -277,19 +326,23 @@ def _read_webp(archive, about) -> ImageData:
         arrays.append(np.frombuffer(archive.read(f"{split}_labels.bin"), np.uint8))
     return ImageData(about["name"], *arrays, tuple(about["classes"]))
 
+
 def _read_bare(archive, about) -> ImageData:
     arrays = {}
     for name in archive.namelist():
-        if not name.endswith(".npy"): continue
+        if not name.endswith(".npy"):
+            continue
         blob = io.BytesIO(archive.read(name))
         arrays[name.removesuffix(".npy")] = np.load(blob, allow_pickle=False)
     x = decode(arrays)
     n = about["train"]
-    return ImageData(about["name"], x[:n], arrays["train_labels"], x[n:], arrays["test_labels"],
-                     tuple(about["classes"]))
+    return ImageData(
+        about["name"], x[:n], arrays["train_labels"], x[n:], arrays["test_labels"], tuple(about["classes"])
+    )
 
 # %% ../../nbs/learning/03_images.ipynb #2c3a6a88
-_READERS = {1: _read_webp, 2: _read_bare} # by version
+_READERS = {1: _read_webp, 2: _read_bare}  # by version
+
 
 def _opened(path) -> ImageData:
     with zipfile.ZipFile(path) as archive:
@@ -301,12 +354,15 @@ def _opened(path) -> ImageData:
         raise ValueError(f"the contents have SHA-256 {data.sha256}, the manifest says {about['sha256']}")
     return data
 
+
 def read_pack(
-    path: PathLike, # file written by `write_pack` or `write_bare_pack`
-) -> ImageData: # ValueError for a damaged or foreign file, ImportError where WebP needs Pillow
+    path: PathLike,  # file written by `write_pack` or `write_bare_pack`
+) -> ImageData:  # ValueError for a damaged or foreign file, ImportError where WebP needs Pillow
     "Read a pack and verify its digest."
-    try: data = _opened(path)
-    except (FileNotFoundError, ImportError): raise
-    except Exception as e: # a damaged file can break zip, JSON, codec or shapes
+    try:
+        data = _opened(path)
+    except (FileNotFoundError, ImportError):
+        raise
+    except Exception as e:  # a damaged file can break zip, JSON, codec or shapes
         raise ValueError(f"{path} is no readable pack: {e}") from e
     return verify(data) if data.name in SHA256 else data

@@ -22,11 +22,12 @@ from ..privacy.stages import GroupedRelease, _check_counts, _check_table, prior_
 
 # %% ../../nbs/learning/09_likelihood.ipynb #59b77d75
 def check_likelihood(
-    likelihood: np.ndarray, # [n, K] or [runs, n, K], >= 0: probability of the release, given each possible true label
-) -> np.ndarray: # float32, of the same shape; TypeError or ValueError otherwise
+    likelihood: np.ndarray,  # [n, K] or [runs, n, K], >= 0: probability of the release, given each possible true label
+) -> np.ndarray:  # float32, of the same shape; TypeError or ValueError otherwise
     "Refuse likelihoods that no mechanism could have."
     L = np.asarray(likelihood)
-    if L.dtype.kind not in "fiu": raise TypeError(f"likelihood: needs numbers, got {L.dtype}")
+    if L.dtype.kind not in "fiu":
+        raise TypeError(f"likelihood: needs numbers, got {L.dtype}")
     if L.ndim not in (2, 3) or L.shape[-1] < 2:
         raise ValueError(f"likelihood: needs [n, K] or [runs, n, K] with K >= 2, got shape {L.shape}")
     inside = L.min(initial=0) >= 0 and L.max(initial=0) <= 1 + 1e-6
@@ -35,41 +36,48 @@ def check_likelihood(
     L = L.astype(np.float32, copy=False)
     impossible = np.argwhere(~L.any(-1))
     if len(impossible):
-        raise ValueError(f"likelihood: row {impossible[0].tolist()} is zero for every class; no true label could have "
-                         "been released as this one, so the mechanism is another than stated")
+        raise ValueError(
+            f"likelihood: row {impossible[0].tolist()} is zero for every class; no true label could have "
+            "been released as this one, so the mechanism is another than stated"
+        )
     return L
 
+
 def posterior_targets(
-    model: np.ndarray, # float [..., K], rows sum to 1: the model's probabilities
-    likelihood: np.ndarray, # float [..., K]
-) -> np.ndarray: # float [..., K], rows sum to 1
+    model: np.ndarray,  # float [..., K], rows sum to 1: the model's probabilities
+    likelihood: np.ndarray,  # float [..., K]
+) -> np.ndarray:  # float [..., K], rows sum to 1
     "Apply Bayes' rule to every row; take the normalised likelihood where it contradicts the model."
     joint = model * likelihood
     total = joint.sum(-1, keepdims=True)
     possible = total > 0
-    if possible.all(): return joint / total
+    if possible.all():
+        return joint / total
     alone = likelihood.sum(-1, keepdims=True)
     return np.where(possible, joint, likelihood) / np.where(possible, total, alone)
 
 # %% ../../nbs/learning/09_likelihood.ipynb #c8835977
-def _em_step(prior, counts, T): # [R, K] each
+def _em_step(prior, counts, T):  # [R, K] each
     q = prior @ T
     ratio = counts / np.where(q > 0, q, 1)
     return prior * (ratio @ T.T) / counts.sum(1, keepdims=True)
 
-def _log_likelihoods(prior, counts, T): # [R, 1]
+
+def _log_likelihoods(prior, counts, T):  # [R, 1]
     q = np.maximum(prior @ T, 1e-300)
     return (counts * np.log(q)).sum(1, keepdims=True)
 
-def _lengths(v): # [R, 1], > 0
+
+def _lengths(v):  # [R, 1], > 0
     return np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-300)
 
-def _fitted_frequencies(counts, T, rounds=100) -> np.ndarray: # [R, n_outputs]
+
+def _fitted_frequencies(counts, T, rounds=100) -> np.ndarray:  # [R, n_outputs]
     "Output frequencies under the most likely prior, for histograms [R, n_outputs] at once."
     c = np.asarray(counts, float)
     p = np.full((len(c), len(T)), 1 / len(T))
     frequencies = np.empty_like(c)
-    left = np.arange(len(c)) # histograms whose prior still moves
+    left = np.arange(len(c))  # histograms whose prior still moves
     for _ in range(rounds):
         once = _em_step(p, c, T)
         twice = _em_step(once, c, T)
@@ -83,21 +91,25 @@ def _fitted_frequencies(counts, T, rounds=100) -> np.ndarray: # [R, n_outputs]
         p = np.where(gains, _em_step(far, c, T), twice)
         frequencies[left] = p @ T
         c, p, left = (a[moved] for a in (c, p, left))
-        if not len(left): break
+        if not len(left):
+            break
     return frequencies
 
 # %% ../../nbs/learning/09_likelihood.ipynb #d07a2448
 class GoodnessOfFitResult(NamedTuple):
     "How well a histogram fits a mechanism."
-    statistic: float # G, >= 0
-    p_value: float # share of redrawn histograms that fit no better
 
-def _statistics(counts, frequencies) -> np.ndarray: # of histograms [R, n_outputs]
+    statistic: float  # G, >= 0
+    p_value: float  # share of redrawn histograms that fit no better
+
+
+def _statistics(counts, frequencies) -> np.ndarray:  # of histograms [R, n_outputs]
     shares = counts / counts.sum(1, keepdims=True)
     ratios = np.maximum(shares, 1e-300) / np.maximum(frequencies, 1e-300)
     return 2 * (counts * np.log(ratios)).sum(1)
 
-def _null_prior(counts, T) -> np.ndarray: # [K]
+
+def _null_prior(counts, T) -> np.ndarray:  # [K]
     "The fitted prior, without shares that may well be zero."
     fit = prior_by_em(counts, T, 1000)
     small = fit.prior < 2 * np.minimum(fit.error, 1e9)
@@ -106,56 +118,67 @@ def _null_prior(counts, T) -> np.ndarray: # [K]
 
 # %% ../../nbs/learning/09_likelihood.ipynb #00c6b2d4
 def goodness_of_fit(
-    counts: np.ndarray, # [n_outputs]: how often each output was released
-    transition: np.ndarray, # float [K, n_outputs], as stated
-    prior: np.ndarray | None = None, # [K], where it is known; None: whatever fits best
+    counts: np.ndarray,  # [n_outputs]: how often each output was released
+    transition: np.ndarray,  # float [K, n_outputs], as stated
+    prior: np.ndarray | None = None,  # [K], where it is known; None: whatever fits best
     *,
-    draws: int = 200, # histograms redrawn
-    seed: int = 0, # of the redrawing
+    draws: int = 200,  # histograms redrawn
+    seed: int = 0,  # of the redrawing
 ) -> GoodnessOfFitResult:
     "Test whether a released histogram can have come from the stated mechanism."
     c, T = _check_counts(counts, transition)
-    if (c % 1).any(): raise ValueError("counts: needs whole numbers, got fractions")
-    if prior is not None: prior = check_prior(prior, len(T))
+    if (c % 1).any():
+        raise ValueError("counts: needs whole numbers, got fractions")
+    if prior is not None:
+        prior = check_prior(prior, len(T))
+
     def statistic(c: np.ndarray) -> np.ndarray:
         return _statistics(c, _fitted_frequencies(c, T) if prior is None else prior @ T)
+
     observed = float(statistic(c[None])[0])
-    if observed <= 1e-6: return GoodnessOfFitResult(max(observed, 0.), 1.) # it fits exactly
+    if observed <= 1e-6:
+        return GoodnessOfFitResult(max(observed, 0.0), 1.0)  # it fits exactly
     p = _null_prior(c, T) if prior is None else prior
     q = np.asarray(p, float) @ T
     rng = np.random.default_rng(seed)
     again = statistic(rng.multinomial(int(c.sum()), q / q.sum(), draws))
     return GoodnessOfFitResult(observed, (1 + int((again >= observed).sum())) / (1 + draws))
 
+
 def warn_unless_fits(
-    counts: np.ndarray, # [n_outputs], as in `goodness_of_fit`
-    transition: np.ndarray, # [K, n_outputs]
-    prior: np.ndarray | None = None, # [K]
+    counts: np.ndarray,  # [n_outputs], as in `goodness_of_fit`
+    transition: np.ndarray,  # [K, n_outputs]
+    prior: np.ndarray | None = None,  # [K]
     *,
-    level: float = .01, # p-values below it warn, at least .005: 200 histograms are redrawn
-    stacklevel: int = 2, # whose line the warning names: 2 is the caller's
-) -> float: # the p-value
+    level: float = 0.01,  # p-values below it warn, at least .005: 200 histograms are redrawn
+    stacklevel: int = 2,  # whose line the warning names: 2 is the caller's
+) -> float:  # the p-value
     "Warn when the released labels do not look like the stated mechanism's."
-    if not .005 <= level <= 1: raise ValueError(f"level: needs a number from .005 to 1, got {level}")
+    if not 0.005 <= level <= 1:
+        raise ValueError(f"level: needs a number from .005 to 1, got {level}")
     g, p = goodness_of_fit(counts, transition, prior)
     if p < level:
-        warnings.warn(f"released labels do not fit the stated mechanism (G = {g:.1f}, p = {p:.3g}): another mechanism, "
-                      "epsilon or prior? Scores and choices of noise-aware learners rest on it", stacklevel=stacklevel)
+        warnings.warn(
+            f"released labels do not fit the stated mechanism (G = {g:.1f}, p = {p:.3g}): another mechanism, "
+            "epsilon or prior? Scores and choices of noise-aware learners rest on it",
+            stacklevel=stacklevel,
+        )
     return p
 
 # %% ../../nbs/learning/09_likelihood.ipynb #85b115d8
 def _output_columns(labels, mechanism) -> np.ndarray:
     "The columns that labels of a mechanism's domain stand for; -1: none was released, n_outputs: it never is."
-    released = label_columns(mechanism, "transition") # refuses numbers that are no labels
+    released = label_columns(mechanism, "transition")  # refuses numbers that are no labels
     a = np.asarray(labels)
     domain = mechanism.labels
-    numbers = a.dtype.kind == "i" and np.asarray(domain).dtype.kind in "iu" # then -1 is a mark, unless it is a label
+    numbers = a.dtype.kind == "i" and np.asarray(domain).dtype.kind in "iu"  # then -1 is a mark, unless it is a label
     gone = a == -1 if numbers and -1 not in domain else np.zeros(a.shape, bool)
     known = np.where(gone, domain[0], a) if gone.any() else labels
     codes = mechanism._domain.encode(known)
     columns = np.full(len(domain), len(mechanism.outputs))
     columns[released] = np.arange(len(mechanism.outputs))
     return np.where(gone, -1, columns[codes])
+
 
 def _of_release(out) -> np.ndarray:
     "Likelihoods for every row of the data set that a release came from."
@@ -170,29 +193,34 @@ def _of_release(out) -> np.ndarray:
     every[out.index] = L
     return every
 
+
 def _check_columns(y, labels, T):
     "Refuse labels that no column of T stands for."
     if y.dtype.kind not in "iu" or y.ndim != 1:
         raise TypeError(f"labels: needs integers [n], the numbers of columns, got {y.dtype} with shape {y.shape}")
-    by_column = np.append(T.any(0), [False, True]) # the last two: never released, and -1
+    by_column = np.append(T.any(0), [False, True])  # the last two: never released, and -1
     possible = by_column[np.clip(y, -1, T.shape[1])] & (y >= -1)
-    if possible.all(): return
+    if possible.all():
+        return
     row = int(np.argmin(possible))
     raise ValueError(f"labels: row {row} holds {np.asarray(labels)[row]}, which the stated mechanism never releases")
 
 # %% ../../nbs/learning/09_likelihood.ipynb #1facd4d3
 def label_likelihood(
-    labels: np.ndarray | Release | GroupedRelease, # [n]: released labels, -1 where none was; or a release, with tables
-    transition: Mechanism | np.ndarray | None = None, # as stated: the labels' Mechanism, or float [K, n_outputs]
-    prior: np.ndarray | None = None, # [K], where it is known
+    labels: np.ndarray | Release | GroupedRelease,  # [n]: released labels, -1 where none was; or a release, with tables
+    transition: Mechanism | np.ndarray | None = None,  # as stated: the labels' Mechanism, or float [K, n_outputs]
+    prior: np.ndarray | None = None,  # [K], where it is known
     *,
-    level: float | None = .01, # as in `warn_unless_fits`; None: no test
-) -> np.ndarray: # float32 [n, K], for each row of the data set; TypeError or ValueError for what was never released
+    level: float | None = 0.01,  # as in `warn_unless_fits`; None: no test
+) -> np.ndarray:  # float32 [n, K], for each row of the data set; TypeError or ValueError for what was never released
     "Give the probability of what was released for each row, given each possible true label."
     whole = isinstance(labels, (Release, GroupedRelease))
-    if whole and transition is not None: raise TypeError("transition: a release holds its own; leave it out")
-    if whole: return _of_release(labels)
-    if transition is None: raise TypeError("transition: needs the stated Mechanism or its table")
+    if whole and transition is not None:
+        raise TypeError("transition: a release holds its own; leave it out")
+    if whole:
+        return _of_release(labels)
+    if transition is None:
+        raise TypeError("transition: needs the stated Mechanism or its table")
     if isinstance(transition, Mechanism):
         T = _check_table(transition.transition)
         y = _output_columns(labels, transition)
@@ -201,49 +229,54 @@ def label_likelihood(
         y = np.asarray(labels)
     _check_columns(y, labels, T)
     counts = np.bincount(y[y >= 0], minlength=T.shape[1])
-    if level is not None and counts.any(): warn_unless_fits(counts, T, prior, level=level, stacklevel=3)
+    if level is not None and counts.any():
+        warn_unless_fits(counts, T, prior, level=level, stacklevel=3)
     out = T.T.astype(np.float32)[y]
     out[y < 0] = 1 / len(T)
     return out
 
 # %% ../../nbs/learning/09_likelihood.ipynb #aab1d463
 def softmax(
-    z: np.ndarray, # logits [..., K]
-) -> np.ndarray: # of the same shape; float32 stays float32
+    z: np.ndarray,  # logits [..., K]
+) -> np.ndarray:  # of the same shape; float32 stays float32
     "Turn logits into probabilities."
     z = z - z.max(-1, keepdims=True)
     np.exp(z, out=z)
     z /= z.sum(-1, keepdims=True)
     return z
 
+
 def log_likelihood(
-    model: np.ndarray, # [n, K] probabilities
-    likelihood: np.ndarray, # [n, K]
+    model: np.ndarray,  # [n, K] probabilities
+    likelihood: np.ndarray,  # [n, K]
 ) -> float:
     "Compute the mean log-probability of what was released."
     probability = (model * likelihood).sum(-1)
     return float(np.log(np.maximum(probability, 1e-30)).mean(dtype=float))
 
+
 @dataclass(frozen=True, eq=False)
 class Calibration:
     "From scores to probabilities: softmax(slope * scores + offsets)."
-    slope: float
-    offsets: np.ndarray # float64 [K], mean 0
-    log_likelihood: float # mean over the rows it was fitted to
 
-    def __call__(self, scores: np.ndarray) -> np.ndarray: # [n, K] both
+    slope: float
+    offsets: np.ndarray  # float64 [K], mean 0
+    log_likelihood: float  # mean over the rows it was fitted to
+
+    def __call__(self, scores: np.ndarray) -> np.ndarray:  # [n, K] both
         "Turn scores into probabilities."
         return softmax(np.float32(self.slope) * scores + self.offsets.astype(np.float32))
 
 # %% ../../nbs/learning/09_likelihood.ipynb #32124b81
-def _value(theta, u, L) -> tuple: # log-likelihood, and each row's gradient with respect to its logits, [n, K]
+def _value(theta, u, L) -> tuple:  # log-likelihood, and each row's gradient with respect to its logits, [n, K]
     offsets = theta[:-1].astype(np.float32)
     p = softmax(np.float32(theta[-1]) * u + offsets)
     joint = p * L
     total = np.maximum(joint.sum(1, keepdims=True), 1e-30)
     return float(np.log(total).sum(dtype=float)), joint / total - p
 
-def _scoring_step(gradient, u, free) -> np.ndarray: # [K + 1], 0 for what is not free
+
+def _scoring_step(gradient, u, free) -> np.ndarray:  # [K + 1], 0 for what is not free
     "A step by the sum of outer products of the rows' gradients, at most 3 long."
     of_slope = (gradient * u).sum(1, keepdims=True)
     J = np.concatenate([gradient, of_slope], 1)[:, :free]
@@ -252,20 +285,22 @@ def _scoring_step(gradient, u, free) -> np.ndarray: # [K + 1], 0 for what is not
     step[:free] = np.linalg.solve(curvature, J.sum(0, dtype=float))
     return step * min(1, 3 / max(np.abs(step).max(), 1e-300))
 
+
 def _check_scores(s, L):
-    if not np.isfinite(s).all(): raise ValueError("scores: needs finite numbers, got others")
+    if not np.isfinite(s).all():
+        raise ValueError("scores: needs finite numbers, got others")
     if s.ndim != 2 or s.shape != L.shape or not np.isfinite(L).all():
         shapes = f"{s.shape} and {L.shape}"
         raise ValueError(f"scores and likelihood: need [n, K] both, without NaN, got shapes {shapes}")
 
 # %% ../../nbs/learning/09_likelihood.ipynb #22f7ed06
 def calibrate(
-    scores: np.ndarray, # float [n, K], held out
-    likelihood: np.ndarray, # float [n, K]
-    start: Calibration | None = None, # to begin from
+    scores: np.ndarray,  # float [n, K], held out
+    likelihood: np.ndarray,  # float [n, K]
+    start: Calibration | None = None,  # to begin from
     *,
-    slope: float | None = None, # None: fitted; a number: kept, and only the offsets are fitted
-    rounds: int = 30, # at most
+    slope: float | None = None,  # None: fitted; a number: kept, and only the offsets are fitted
+    rounds: int = 30,  # at most
 ) -> Calibration:
     "Find slope and offsets of the largest likelihood under T."
     s, L = (np.asarray(a, np.float32) for a in (scores, likelihood))
@@ -273,38 +308,46 @@ def calibrate(
     n, n_classes = s.shape
     unit = max(float(s.std(1).mean()), 1e-12)
     u = s / np.float32(unit)
-    if start is None: theta = np.append(np.zeros(n_classes), 1.)
-    else: theta = np.append(start.offsets, start.slope * unit)
-    if slope is not None: theta[-1] = slope * unit
+    if start is None:
+        theta = np.append(np.zeros(n_classes), 1.0)
+    else:
+        theta = np.append(start.offsets, start.slope * unit)
+    if slope is not None:
+        theta[-1] = slope * unit
     free = n_classes + (slope is None)
     value, gradient = _value(theta, u, L)
     for _ in range(rounds):
         step = _scoring_step(gradient, u, free)
         for _ in range(12):
             new, gradient = _value(theta + step, u, L)
-            if new >= value: break
+            if new >= value:
+                break
             step /= 2
-        else: break
+        else:
+            break
         gain = new - value
         theta = theta + step
         value = new
-        if gain < .01: break
+        if gain < 0.01:
+            break
     offsets = theta[:-1] - theta[:-1].mean()
     return Calibration(float(theta[-1]) / unit, offsets, value / n)
 
 # %% ../../nbs/learning/09_likelihood.ipynb #70607a6f
 class Linear(NamedTuple):
     "Linear logits of R runs."
-    coefficients: np.ndarray # float64 [R, r, K]
-    offsets: np.ndarray # float64 [R, K]
+
+    coefficients: np.ndarray  # float64 [R, r, K]
+    offsets: np.ndarray  # float64 [R, K]
 
     @property
-    def columns(self) -> np.ndarray: # float32 [r, R K]
+    def columns(self) -> np.ndarray:  # float32 [r, R K]
         "The coefficients of all runs side by side, for one product."
         R, r, K = self.coefficients.shape
         return np.ascontiguousarray(self.coefficients.transpose(1, 0, 2).reshape(r, R * K), np.float32)
 
-def _sums(z, L, linear) -> tuple: # log-likelihood [R], gradients with respect to columns [r, R K] and offsets [R, K]
+
+def _sums(z, L, linear) -> tuple:  # log-likelihood [R], gradients with respect to columns [r, R K] and offsets [R, K]
     columns = linear.columns
     R, r, K = linear.coefficients.shape
     f = np.zeros(R)
@@ -325,38 +368,40 @@ def _sums(z, L, linear) -> tuple: # log-likelihood [R], gradients with respect t
 # %% ../../nbs/learning/09_likelihood.ipynb #99fed940
 class SoftmaxObjective:
     "Minus the penalised log-likelihood of several runs, and its gradient, in scaled variables."
-    def __init__(self,
-        Z: Projection, # of the images
-        likelihood: np.ndarray, # float32 [n, R, K]
+
+    def __init__(
+        self,
+        Z: Projection,  # of the images
+        likelihood: np.ndarray,  # float32 [n, R, K]
         *,
-        penalty: np.ndarray, # [R], lambda
-        kappa: np.ndarray, # [R], mean square of a row's gradient, for the scale of the variables
+        penalty: np.ndarray,  # [R], lambda
+        kappa: np.ndarray,  # [R], mean square of a row's gradient, for the scale of the variables
     ):
         self.Z = Z
         self.L = likelihood
         self.penalty = penalty
-        self.shape = likelihood.shape[1], len(Z.eigenvalues), likelihood.shape[2] # R, r, K
+        self.shape = likelihood.shape[1], len(Z.eigenvalues), likelihood.shape[2]  # R, r, K
         curvature = 2 * Z.eigenvalues * kappa[:, None] + penalty[:, None]
         self.scale = (1 / np.sqrt(curvature))[:, :, None]
         self.offset_scale = (1 / np.sqrt(len(likelihood) * kappa))[:, None]
 
-    def unpack(self, x: np.ndarray) -> Linear: # x: [R, r K + K]
+    def unpack(self, x: np.ndarray) -> Linear:  # x: [R, r K + K]
         "Read coefficients and offsets from scaled variables."
         R, r, K = self.shape
-        c = x[:, :r * K].reshape(R, r, K)
-        return Linear(c * self.scale, x[:, r * K:] * self.offset_scale)
+        c = x[:, : r * K].reshape(R, r, K)
+        return Linear(c * self.scale, x[:, r * K :] * self.offset_scale)
 
-    def pack(self, linear: Linear) -> np.ndarray: # [R, r K + K]
+    def pack(self, linear: Linear) -> np.ndarray:  # [R, r K + K]
         "Write coefficients and offsets as scaled variables."
         c = (linear.coefficients / self.scale).reshape(len(linear.coefficients), -1)
         return np.concatenate([c, linear.offsets / self.offset_scale], 1)
 
-    def logits(self, z: np.ndarray, linear: Linear) -> np.ndarray: # z: float32 [n, r] -> float32 [n, R, K]
+    def logits(self, z: np.ndarray, linear: Linear) -> np.ndarray:  # z: float32 [n, r] -> float32 [n, R, K]
         "Compute the logits of images."
         scores = product(z, linear.columns).reshape(len(z), *linear.offsets.shape)
         return scores + linear.offsets.astype(np.float32)
 
-    def __call__(self, x: np.ndarray) -> tuple: # ([R] values, [R, r K + K] gradients)
+    def __call__(self, x: np.ndarray) -> tuple:  # ([R] values, [R, r K + K] gradients)
         "Evaluate the objective and its gradient."
         R, r, K = self.shape
         linear = self.unpack(x)
@@ -371,11 +416,15 @@ class SoftmaxObjective:
 # %% ../../nbs/learning/09_likelihood.ipynb #192eaf33
 class _Step(NamedTuple):
     "A step of several runs, for L-BFGS."
-    s: np.ndarray # [R, variables], the step
-    y: np.ndarray # [R, variables], change of the gradient
-    rho: np.ndarray # [R], 1 / (s y), or 0 for a run that did not accept the step
 
-def _dots(a, b) -> np.ndarray: return np.einsum("ij,ij->i", a, b)
+    s: np.ndarray  # [R, variables], the step
+    y: np.ndarray  # [R, variables], change of the gradient
+    rho: np.ndarray  # [R], 1 / (s y), or 0 for a run that did not accept the step
+
+
+def _dots(a, b) -> np.ndarray:
+    return np.einsum("ij,ij->i", a, b)
+
 
 def _direction(g, past) -> np.ndarray:
     "Minus the inverse Hessian times the gradient, by the two loops of L-BFGS."
@@ -384,7 +433,7 @@ def _direction(g, past) -> np.ndarray:
     for s, y, rho in reversed(past):
         alphas.append(rho * _dots(s, q))
         q -= alphas[-1][:, None] * y
-    if past: # the scale of the last step that each run accepted
+    if past:  # the scale of the last step that each run accepted
         size = np.ones(len(g))
         for _, y, rho in past:
             curvature = np.maximum(rho * _dots(y, y), 1e-300)
@@ -397,12 +446,12 @@ def _direction(g, past) -> np.ndarray:
 
 # %% ../../nbs/learning/09_likelihood.ipynb #502766e8
 def minimise(
-    objective: Callable, # [R, variables] -> ([R] values, [R, variables] gradients)
-    x: np.ndarray, # [R, variables], the start
-    evaluations: int, # of the objective
+    objective: Callable,  # [R, variables] -> ([R] values, [R, variables] gradients)
+    x: np.ndarray,  # [R, variables], the start
+    evaluations: int,  # of the objective
     *,
-    memory: int = 8, # steps that are remembered
-) -> tuple: # ([R, variables], [R] values)
+    memory: int = 8,  # steps that are remembered
+) -> tuple:  # ([R, variables], [R] values)
     "Minimise several functions at once by L-BFGS; a run whose step fails shortens it at the next evaluation."
     f, g = objective(x)
     past = []
@@ -423,5 +472,5 @@ def minimise(
         g = np.where(accepted, g_new, g)
         f = np.where(good, f_new, f)
         d = np.where(accepted, _direction(g, past), d)
-        t = np.where(good, 1., t / 3)
+        t = np.where(good, 1.0, t / 3)
     return x, f

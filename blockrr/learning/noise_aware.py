@@ -41,29 +41,36 @@ from ..privacy.stages import _check_counts
 @dataclass(frozen=True, eq=False, repr=False)
 class NoiseAwareFit:
     "What a noise-aware learner made of each of R runs."
-    probabilities: np.ndarray # float32 [R, m, K], of the test images
-    details: tuple # R dicts of what was chosen, from released labels alone
+
+    probabilities: np.ndarray  # float32 [R, m, K], of the test images
+    details: tuple  # R dicts of what was chosen, from released labels alone
 
     @property
-    def predictions(self) -> np.ndarray: # int [R, m]
+    def predictions(self) -> np.ndarray:  # int [R, m]
         "The most probable class of each test image."
         return self.probabilities.argmax(2)
 
-    def __repr__(self): return f"NoiseAwareFit({len(self.details)} runs, {self.probabilities.shape[1]} test images)"
+    def __repr__(self):
+        return f"NoiseAwareFit({len(self.details)} runs, {self.probabilities.shape[1]} test images)"
+
 
 def _check_integer(name, value, least):
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"{name}: needs an integer >= {least}, got {value!r}")
 
+
 def _check_positive(name, value):
     if isinstance(value, bool) or not isinstance(value, Real) or not (np.isfinite(value) and value > 0):
         raise ValueError(f"{name}: needs a number > 0, got {value!r}")
 
-def _check_runs(Z, likelihood) -> np.ndarray: # float32 [R, n, K]
-    if not isinstance(Z, Projection): raise TypeError(f"Z: needs a Projection, got {type(Z).__name__}")
+
+def _check_runs(Z, likelihood) -> np.ndarray:  # float32 [R, n, K]
+    if not isinstance(Z, Projection):
+        raise TypeError(f"Z: needs a Projection, got {type(Z).__name__}")
     L = check_likelihood(likelihood)
     L = L[None] if L.ndim == 2 else L
-    if not len(L): raise ValueError(f"likelihood: needs at least one run, got shape {L.shape}")
+    if not len(L):
+        raise ValueError(f"likelihood: needs at least one run, got shape {L.shape}")
     if L.shape[1] != len(Z.train):
         raise ValueError(f"likelihood: needs a row for each of {len(Z.train)} training images, got {L.shape[1]}")
     return L
@@ -72,24 +79,28 @@ def _check_runs(Z, likelihood) -> np.ndarray: # float32 [R, n, K]
 def _batches(L, batch_size) -> list:
     "Runs that share matrix products; with few rows each alone."
     step = batch_size if L.shape[1] > 4096 else 1
-    return [L[i:i + step] for i in range(0, len(L), step)]
+    return [L[i : i + step] for i in range(0, len(L), step)]
+
 
 @dataclass(frozen=True, eq=False)
 class _RidgeFit:
     "A ridge fit, calibrated. The first is where every learner below begins."
-    first_penalty: float # of the first fit of its run
-    held_out: np.ndarray # float32 [n, K], leave-one-out scores
-    coefficients: np.ndarray # float64 [r, K]
-    intercepts: np.ndarray # float64 [K]
+
+    first_penalty: float  # of the first fit of its run
+    held_out: np.ndarray  # float32 [n, K], leave-one-out scores
+    coefficients: np.ndarray  # float64 [r, K]
+    intercepts: np.ndarray  # float64 [K]
     calibration: Calibration
 
     @property
-    def held_out_probabilities(self) -> np.ndarray: return self.calibration(self.held_out) # float32 [n, K]
+    def held_out_probabilities(self) -> np.ndarray:
+        return self.calibration(self.held_out)  # float32 [n, K]
 
-    def predict(self, z: np.ndarray) -> np.ndarray: # float32 [m, r] -> [m, K]
+    def predict(self, z: np.ndarray) -> np.ndarray:  # float32 [m, r] -> [m, K]
         return self.calibration(product(z, self.coefficients) + self.intercepts.astype(np.float32))
 
-def _first_fits(Z, L) -> list: # of a _RidgeFit for each run
+
+def _first_fits(Z, L) -> list:  # of a _RidgeFit for each run
     "Ridge regressions on the posterior under equal shares."
     q = L / L.sum(2, keepdims=True)
     centred = q - q.mean(1, keepdims=True, dtype=float).astype(np.float32)
@@ -106,11 +117,12 @@ def _refit(Z, L, fits, factors) -> LeaveOneOut:
     targets = [posterior_targets(fit.held_out_probabilities, likelihood) for fit, likelihood in zip(fits, L)]
     return loo_scores(Z, targets, np.array([fit.first_penalty for fit in fits]) * factors)
 
+
 def _next_fits(fits, loo, L, slopes) -> list:
     "One round more for several runs, calibrated with given slopes."
     found = []
     for fit, *parts, likelihood, slope in zip(fits, *loo, L, slopes):
-        start = Calibration(slope, fit.calibration.offsets, 0.)
+        start = Calibration(slope, fit.calibration.offsets, 0.0)
         calibration = calibrate(parts[0], likelihood, start, slope=slope)
         found.append(_RidgeFit(fit.first_penalty, *parts, calibration))
     return found
@@ -118,14 +130,15 @@ def _next_fits(fits, loo, L, slopes) -> list:
 # %% ../../nbs/learning/10_noise_aware.ipynb #91be61c5
 class _Trial:
     "One run without a random quarter of its labels, which judge every round."
+
     def __init__(self, likelihood, seed=0):
-        quarter = np.flatnonzero(np.random.default_rng(seed).random(len(likelihood)) < .25)
+        quarter = np.flatnonzero(np.random.default_rng(seed).random(len(likelihood)) < 0.25)
         self.masked = likelihood.copy()
         self.masked[quarter] = 1 / likelihood.shape[1]
-        self.removed = quarter[np.ptp(likelihood[quarter], axis=1) > 0] # the others had no label to lose
+        self.removed = quarter[np.ptp(likelihood[quarter], axis=1) > 0]  # the others had no label to lose
         self.truth = likelihood[self.removed]
-        self.curve = {} # (rounds, factor) -> likelihood of the removed labels
-        self.slopes = {} # (rounds, factor) -> slopes of the calibrations up to there
+        self.curve = {}  # (rounds, factor) -> likelihood of the removed labels
+        self.slopes = {}  # (rounds, factor) -> slopes of the calibrations up to there
 
     def slope(self, held_out: np.ndarray) -> float:
         "The slope for which the removed labels speak."
@@ -134,7 +147,8 @@ class _Trial:
     def record(self, fit: _RidgeFit, rounds: int, factor: float):
         key = rounds, factor
         self.curve[key] = log_likelihood(fit.calibration(fit.held_out[self.removed]), self.truth)
-        if not rounds: return
+        if not rounds:
+            return
         before = self.slopes.get((rounds - 1, factor), ())
         self.slopes[key] = (*before, fit.calibration.slope)
 
@@ -142,41 +156,50 @@ class _Trial:
 @dataclass(frozen=True, eq=False)
 class _Choice:
     "How a run's targets are iterated."
-    rounds: int = 0
-    factor: float = 1.
-    slopes: tuple = () # of each round's calibration
-    curve: dict = field(default_factory=dict) # as in the trial
 
-def _best(trial, rounds) -> _Choice: # rounds: None or a given number
+    rounds: int = 0
+    factor: float = 1.0
+    slopes: tuple = ()  # of each round's calibration
+    curve: dict = field(default_factory=dict)  # as in the trial
+
+
+def _best(trial, rounds) -> _Choice:  # rounds: None or a given number
     allowed = [key for key in trial.curve if rounds in (None, key[0])]
     best = max(allowed, key=trial.curve.get)
     return _Choice(*best, trial.slopes.get(best, ()), trial.curve)
 
-def _choose(Z, L, rounds, factors) -> list: # of a _Choice for each run
+
+def _choose(Z, L, rounds, factors) -> list:  # of a _Choice for each run
     "What a quarter of the labels, removed, speaks for in each run; a run without labels says nothing."
     choices = [_Choice() for _ in L]
     most = 2 if rounds is None else rounds
-    if not most: return choices
+    if not most:
+        return choices
     trials = {run: _Trial(likelihood) for run, likelihood in enumerate(L)}
     trials = {run: trial for run, trial in trials.items() if len(trial.removed)}
-    if trials: _try_rounds(Z, list(trials.values()), factors, most)
-    for run, trial in trials.items(): choices[run] = _best(trial, rounds)
+    if trials:
+        _try_rounds(Z, list(trials.values()), factors, most)
+    for run, trial in trials.items():
+        choices[run] = _best(trial, rounds)
     return choices
+
 
 def _try_rounds(Z, trials, factors, most):
     masked = np.stack([trial.masked for trial in trials])
     first = _first_fits(Z, masked)
-    for trial, fit in zip(trials, first): trial.record(fit, 0, 1.)
+    for trial, fit in zip(trials, first):
+        trial.record(fit, 0, 1.0)
     for factor in factors:
         fits = first
         for rounds in range(1, most + 1):
             loo = _refit(Z, masked, fits, factor)
             slopes = [trial.slope(held_out) for trial, held_out in zip(trials, loo.scores)]
             fits = _next_fits(fits, loo, masked, slopes)
-            for trial, fit in zip(trials, fits): trial.record(fit, rounds, factor)
+            for trial, fit in zip(trials, fits):
+                trial.record(fit, rounds, factor)
 
 # %% ../../nbs/learning/10_noise_aware.ipynb #ef225ced
-def _iterate(Z, L, choices) -> list: # of a _RidgeFit for each run
+def _iterate(Z, L, choices) -> list:  # of a _RidgeFit for each run
     "All labels, iterated as chosen."
     fits = _first_fits(Z, L)
     for r in range(max(choice.rounds for choice in choices)):
@@ -184,31 +207,42 @@ def _iterate(Z, L, choices) -> list: # of a _RidgeFit for each run
         some = [fits[i] for i in on]
         loo = _refit(Z, L[on], some, [choices[i].factor for i in on])
         slopes = [choices[i].slopes[r] for i in on]
-        for i, fit in zip(on, _next_fits(some, loo, L[on], slopes)): fits[i] = fit
+        for i, fit in zip(on, _next_fits(some, loo, L[on], slopes)):
+            fits[i] = fit
     return fits
 
-def _relative(Z, penalty) -> float: # in units of the mean eigenvalue
+
+def _relative(Z, penalty) -> float:  # in units of the mean eigenvalue
     return penalty / float(Z.eigenvalues.mean())
+
 
 def _posterior_details(Z, choice, fit) -> dict:
     held_out = {f"{r} rounds, factor {f:g}": round(value, 6) for (r, f), value in choice.curve.items()}
-    return {"rounds": choice.rounds, "factor": choice.factor, "penalty": _relative(Z, fit.first_penalty),
-            "slope": fit.calibration.slope, "held_out": held_out}
+    return {
+        "rounds": choice.rounds,
+        "factor": choice.factor,
+        "penalty": _relative(Z, fit.first_penalty),
+        "slope": fit.calibration.slope,
+        "held_out": held_out,
+    }
+
 
 def fit_posterior(
-    Z: Projection, # of the images
-    likelihood: np.ndarray, # float [R, n, K] or [n, K], see `check_likelihood`
-    rounds: int | None = None, # how many rounds; None: chosen from released labels, 0 to 2
+    Z: Projection,  # of the images
+    likelihood: np.ndarray,  # float [R, n, K] or [n, K], see `check_likelihood`
+    rounds: int | None = None,  # how many rounds; None: chosen from released labels, 0 to 2
     *,
-    factor: float | None = None, # penalty of later rounds in units of the first fit's; None: chosen, 1 or 1/4
-    batch_size: int = 10, # runs that share products above 4,096 rows; changes the last bits; 100 floats a row and class
+    factor: float | None = None,  # penalty of later rounds in units of the first fit's; None: chosen, 1 or 1/4
+    batch_size: int = 10,  # runs that share products above 4,096 rows; changes the last bits; 100 floats a row and class
 ) -> NoiseAwareFit:
     "Fit ridge regression on posterior targets, calibrated."
     L = _check_runs(Z, likelihood)
-    if rounds is not None: _check_integer("rounds", rounds, 0)
-    if factor is not None: _check_positive("factor", factor)
+    if rounds is not None:
+        _check_integer("rounds", rounds, 0)
+    if factor is not None:
+        _check_positive("factor", factor)
     _check_integer("batch_size", batch_size, 1)
-    factors = (1., .25) if factor is None else (float(factor),)
+    factors = (1.0, 0.25) if factor is None else (float(factor),)
     probabilities = []
     details = []
     for part in _batches(L, batch_size):
@@ -219,38 +253,45 @@ def fit_posterior(
     return NoiseAwareFit(np.stack(probabilities), tuple(details))
 
 # %% ../../nbs/learning/10_noise_aware.ipynb #bb010578
-FACTORS = (8., 4., 2.) # penalties to choose from, times kappa and the first fit's
-_FALL = 10. # nats by which the likelihood of all labels must fall for a search to end
+FACTORS = (8.0, 4.0, 2.0)  # penalties to choose from, times kappa and the first fit's
+_FALL = 10.0  # nats by which the likelihood of all labels must fall for a search to end
+
 
 class _Scale(NamedTuple):
     "What one penalised fit of several runs needs."
-    kappa: np.ndarray # [R], information that a label carries
-    penalty: np.ndarray # [R], lambda
 
-def _information(starts, L) -> np.ndarray: # [R]
+    kappa: np.ndarray  # [R], information that a label carries
+    penalty: np.ndarray  # [R], lambda
+
+
+def _information(starts, L) -> np.ndarray:  # [R]
     "Mean squared gradient of each run's first fit: how much a label of the run says."
     kappa = []
     for start, likelihood in zip(starts, L):
         p = start.held_out_probabilities
         kappa.append(np.square(posterior_targets(p, likelihood) - p).mean(dtype=float))
-    return np.maximum(kappa, 1e-9) # labels may say nothing
+    return np.maximum(kappa, 1e-9)  # labels may say nothing
 
-def _held_out_logits(Z, logits, likelihood, scale) -> np.ndarray: # [n, R, K], as are logits and likelihood
+
+def _held_out_logits(Z, logits, likelihood, scale) -> np.ndarray:  # [n, R, K], as are logits and likelihood
     "First-order leave-one-out logits of several runs."
     p = softmax(logits)
     g = posterior_targets(p, likelihood) - p
-    here = np.square(g).mean((0, 2), dtype=float) # the information at this fit
+    here = np.square(g).mean((0, 2), dtype=float)  # the information at this fit
     kappa = np.maximum(scale.kappa, here)
     weights = 1 / (kappa * Z.eigenvalues[:, None] + scale.penalty)
     h = leverage(Z.train, weights) + (1 / (len(p) * kappa)).astype(np.float32)
     return logits - h[:, :, None] * g
 
+
 class _Logits(NamedTuple):
     "Of a penalised fit of several runs."
-    held_out: np.ndarray # float32 [n, R, K]
-    test: np.ndarray # float32 [m, R, K]
 
-def _fit_penalised(Z, likelihood, scale, *, start, evaluations) -> _Logits: # likelihood [n, R, K]
+    held_out: np.ndarray  # float32 [n, R, K]
+    test: np.ndarray  # float32 [m, R, K]
+
+
+def _fit_penalised(Z, likelihood, scale, *, start, evaluations) -> _Logits:  # likelihood [n, R, K]
     objective = SoftmaxObjective(Z, likelihood, penalty=scale.penalty, kappa=scale.kappa)
     solution, _ = minimise(objective, objective.pack(start), evaluations)
     linear = objective.unpack(solution)
@@ -261,37 +302,45 @@ def _fit_penalised(Z, likelihood, scale, *, start, evaluations) -> _Logits: # li
 @dataclass(frozen=True, eq=False)
 class _Candidate:
     "The best calibrated fit of one run so far."
+
     log_likelihood: float
     factor: float
     slope: float
-    probabilities: np.ndarray # float32 [m, K], of the test images
+    probabilities: np.ndarray  # float32 [m, K], of the test images
+
 
 class _Search:
     "One run's way through the penalties."
+
     def __init__(self, start, judge):
         self.start = start
-        self.judge = judge # likelihoods [n, K] that held-out logits are scored with
+        self.judge = judge  # likelihoods [n, K] that held-out logits are scored with
         self.best = None
-        self.curve = {} # factor -> held-out likelihood
+        self.curve = {}  # factor -> held-out likelihood
 
     def judged(self, factor: float, held_out: np.ndarray, test: np.ndarray):
         "Calibrate the logits at a penalty; keep them if they are the best so far."
-        uncalibrated = Calibration(1., np.zeros(held_out.shape[1]), 0.)
+        uncalibrated = Calibration(1.0, np.zeros(held_out.shape[1]), 0.0)
         calibration = calibrate(held_out, self.judge, uncalibrated)
         value = self.curve[factor] = calibration.log_likelihood
         if calibration.slope > 0 and (self.best is None or value > self.best.log_likelihood):
             self.best = _Candidate(value, factor, calibration.slope, calibration(test))
 
-    def goes_on(self, factor: float) -> bool: # after this factor
-        if self.best is None: return True
+    def goes_on(self, factor: float) -> bool:  # after this factor
+        if self.best is None:
+            return True
         return len(self.judge) * (self.best.log_likelihood - self.curve[factor]) < _FALL
 
-    def outcome(self, Z: Projection) -> tuple: # (test probabilities, details)
+    def outcome(self, Z: Projection) -> tuple:  # (test probabilities, details)
         "The best fit; the calibrated ridge fit where no penalty held out."
-        best = self.best or _Candidate(0., 0., self.start.calibration.slope, self.start.predict(Z.test))
+        best = self.best or _Candidate(0.0, 0.0, self.start.calibration.slope, self.start.predict(Z.test))
         held_out = {f"{f:g}": round(value, 6) for f, value in self.curve.items()}
-        return best.probabilities, {"factor": best.factor, "penalty": _relative(Z, self.start.first_penalty),
-                                    "slope": best.slope, "held_out": held_out}
+        return best.probabilities, {
+            "factor": best.factor,
+            "penalty": _relative(Z, self.start.first_penalty),
+            "slope": best.slope,
+            "held_out": held_out,
+        }
 
 # %% ../../nbs/learning/10_noise_aware.ipynb #bab78d4a
 def _linear(starts) -> Linear:
@@ -301,7 +350,8 @@ def _linear(starts) -> Linear:
     offsets = [slope * start.intercepts + start.calibration.offsets for slope, start in zip(slopes, starts)]
     return Linear(np.stack(coefficients), np.stack(offsets))
 
-def _maximise(Z, L, searches, *, factors, evaluations) -> list: # of the outcomes of the runs
+
+def _maximise(Z, L, searches, *, factors, evaluations) -> list:  # of the outcomes of the runs
     "Fit runs together at falling penalties, each until its held-out likelihood falls; keep each run's best."
     starts = [search.start for search in searches]
     kappa = _information(starts, L)
@@ -316,30 +366,34 @@ def _maximise(Z, L, searches, *, factors, evaluations) -> list: # of the outcome
         for column, run in enumerate(active):
             searches[run].judged(factor, logits.held_out[:, column], logits.test[:, column])
         active = [run for run in active if searches[run].goes_on(factor)]
-        if not active: break
+        if not active:
+            break
     return [search.outcome(Z) for search in searches]
 
 # %% ../../nbs/learning/10_noise_aware.ipynb #3bd82a3b
 def _check_search(factors, evaluations, batch_size):
     if not isinstance(factors, (tuple, list, np.ndarray)) or not len(factors):
         raise ValueError(f"factors: needs a sequence of at least one number, got {factors!r}")
-    for f in factors: _check_positive("factors", f)
+    for f in factors:
+        _check_positive("factors", f)
     if any(a < b for a, b in zip(factors, factors[1:])):
         raise ValueError(f"factors: needs to fall, for the search starts at the strongest penalty, got {factors!r}")
     _check_integer("evaluations", evaluations, 1)
     _check_integer("batch_size", batch_size, 1)
 
+
 def _gathered(outcomes) -> NoiseAwareFit:
     probabilities, details = zip(*outcomes)
     return NoiseAwareFit(np.stack(probabilities), details)
 
+
 def fit_forward(
-    Z: Projection, # of the images
-    likelihood: np.ndarray, # float [R, n, K] or [n, K], see `check_likelihood`
-    factors: Sequence[float] = FACTORS, # penalties to choose from, falling; one of them: no choice
+    Z: Projection,  # of the images
+    likelihood: np.ndarray,  # float [R, n, K] or [n, K], see `check_likelihood`
+    factors: Sequence[float] = FACTORS,  # penalties to choose from, falling; one of them: no choice
     *,
-    evaluations: int = 9, # of the objective, for each penalty
-    batch_size: int = 10, # runs that step together, as in `fit_posterior`
+    evaluations: int = 9,  # of the objective, for each penalty
+    batch_size: int = 10,  # runs that step together, as in `fit_posterior`
 ) -> NoiseAwareFit:
     "Fit softmax regression by the likelihood under T."
     _check_search(factors, evaluations, batch_size)
@@ -352,8 +406,10 @@ def fit_forward(
 # %% ../../nbs/learning/10_noise_aware.ipynb #a282d212
 class _Agreed(NamedTuple):
     "The examples whose released label a model predicts."
-    likelihood: np.ndarray # float32 [n, K]: certain for these, equal for the others
-    share: float # of the examples
+
+    likelihood: np.ndarray  # float32 [n, K]: certain for these, equal for the others
+    share: float  # of the examples
+
 
 def _agreed(likelihood, start) -> _Agreed:
     n, n_classes = likelihood.shape
@@ -365,13 +421,14 @@ def _agreed(likelihood, start) -> _Agreed:
     kept[agree] = np.eye(n_classes, dtype=np.float32)[guess[agree]]
     return _Agreed(kept, float(agree.mean()))
 
+
 def fit_consensus(
-    Z: Projection, # of the images
-    likelihood: np.ndarray, # float [R, n, K] or [n, K], see `check_likelihood`
-    factors: Sequence[float] = (1.,), # as in `fit_forward`
+    Z: Projection,  # of the images
+    likelihood: np.ndarray,  # float [R, n, K] or [n, K], see `check_likelihood`
+    factors: Sequence[float] = (1.0,),  # as in `fit_forward`
     *,
-    evaluations: int = 9, # as in `fit_forward`
-    batch_size: int = 10, # as in `fit_posterior`
+    evaluations: int = 9,  # as in `fit_forward`
+    batch_size: int = 10,  # as in `fit_posterior`
 ) -> NoiseAwareFit:
     "Fit softmax regression on the examples whose released label the first model agrees with."
     _check_search(factors, evaluations, batch_size)
@@ -387,24 +444,27 @@ def fit_consensus(
     return _gathered(outcomes)
 
 # %% ../../nbs/learning/10_noise_aware.ipynb #6208f539
-def _check_released(labels, n) -> np.ndarray: # int [R, n]
+def _check_released(labels, n) -> np.ndarray:  # int [R, n]
     y = np.atleast_2d(labels)
     if y.dtype.kind not in "iu" or y.shape[1] != n:
         raise ValueError(f"labels: needs integers [runs, {n}], got {y.dtype} {y.shape}")
-    if y.size and y.min() < -1: raise ValueError("labels: needs integers >= 0, or -1 where none was released")
+    if y.size and y.min() < -1:
+        raise ValueError("labels: needs integers >= 0, or -1 where none was released")
     return y
 
-def _unbiased_targets(y, T) -> np.ndarray: # [n, K]; rows without a label get the mean
+
+def _unbiased_targets(y, T) -> np.ndarray:  # [n, K]; rows without a label get the mean
     _check_counts(np.bincount(y[y >= 0], minlength=T.shape[1]), T)
     q = np.linalg.pinv(T, rcond=1e-6)[np.maximum(y, 0)]
     q[y < 0] = q[y >= 0].mean(0)
     return q
 
+
 def fit_backward(
-    Z: Projection, # of the images
-    labels: np.ndarray, # int [R, n]: released labels, -1 where none was released
-    transitions: np.ndarray, # float [R, K, K] or [K, K]; a column of zeros for what is never released
-) -> NoiseAwareFit: # its `probabilities` are scores, not calibrated
+    Z: Projection,  # of the images
+    labels: np.ndarray,  # int [R, n]: released labels, -1 where none was released
+    transitions: np.ndarray,  # float [R, K, K] or [K, K]; a column of zeros for what is never released
+) -> NoiseAwareFit:  # its `probabilities` are scores, not calibrated
     "Fit ridge regression on unbiased targets."
     y = _check_released(labels, len(Z.train))
     T = np.asarray(transitions, float)

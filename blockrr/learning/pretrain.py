@@ -34,14 +34,16 @@ from .store import PathLike, array_digest, atomic_write
 
 # %% ../../nbs/learning/16_pretrain.ipynb #c57a64c5
 def cosine_schedule(
-    step: int, # 0 to steps - 1
-    steps: int, # in all
-    warmup: float, # share of the steps in which the factor rises
-) -> float: # 0 to 1
+    step: int,  # 0 to steps - 1
+    steps: int,  # in all
+    warmup: float,  # share of the steps in which the factor rises
+) -> float:  # 0 to 1
     "Give the factor of the learning rate: a linear rise, then half a cosine."
     rise = max(1, round(warmup * steps))
-    if step < rise: return (step + 1) / rise
+    if step < rise:
+        return (step + 1) / rise
     return (1 + math.cos(math.pi * (step - rise) / max(1, steps - rise))) / 2
+
 
 def _seeded(generator, *numbers) -> torch.Generator:
     "The generator, set to what the numbers name."
@@ -51,13 +53,15 @@ def _seeded(generator, *numbers) -> torch.Generator:
 # %% ../../nbs/learning/16_pretrain.ipynb #a95d24d2
 class _Run:
     "Images on a device, network, optimiser, and how far they have come."
-    def __init__(self,
-        images: np.ndarray, # uint8 [n, H, W, C]
-        recipe: PretrainRecipe, # all settings
-        device: torch.device, # where it runs
+
+    def __init__(
+        self,
+        images: np.ndarray,  # uint8 [n, H, W, C]
+        recipe: PretrainRecipe,  # all settings
+        device: torch.device,  # where it runs
         *,
-        compiled: bool, # whether the loss is compiled
-        teacher: np.ndarray | None = None, # float32 [n, t], descriptions; None: no teacher
+        compiled: bool,  # whether the loss is compiled
+        teacher: np.ndarray | None = None,  # float32 [n, t], descriptions; None: no teacher
     ):
         self.recipe = recipe
         self.device = device
@@ -72,18 +76,18 @@ class _Run:
         self.loss = torch.compile(self.plain_loss, dynamic=False) if compiled else self.plain_loss
         taught = 0 if teacher is None else teacher.shape[1]
         self.net = embedder(images, recipe, device, taught=taught).train()
-        self.share = torch.zeros((), device=device) # what is left of the teacher's weight
+        self.share = torch.zeros((), device=device)  # what is left of the teacher's weight
         self.begin(0)
 
-    def begin(self,
-        steps: int, # to go
+    def begin(
+        self,
+        steps: int,  # to go
     ) -> None:
         "Start with a new optimiser."
         matrices = [p for p in self.net.parameters() if p.ndim > 1]
         others = [p for p in self.net.parameters() if p.ndim <= 1]
-        groups = [dict(params=matrices, weight_decay=self.recipe.decay),
-                  dict(params=others, weight_decay=0.)]
-        how = dict(betas=(.9, .98), fused=self.device.type == "cuda")
+        groups = [dict(params=matrices, weight_decay=self.recipe.decay), dict(params=others, weight_decay=0.0)]
+        how = dict(betas=(0.9, 0.98), fused=self.device.type == "cuda")
         self.optimiser = torch.optim.AdamW(groups, lr=self.rate, **how)
         self.step = 0
         self.epoch = None
@@ -92,7 +96,8 @@ class _Run:
 # %% ../../nbs/learning/16_pretrain.ipynb #7fdbe4e9
 class PretrainRun(_Run):
     "One pre-training, step by step."
-    def plain_loss(self, rows: torch.Tensor, draws: torch.Tensor) -> torch.Tensor: # scalar
+
+    def plain_loss(self, rows: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:  # scalar
         "Compute the loss of a step, uncompiled."
         r = self.recipe
         images = self.images[rows].repeat(r.views, 1, 1, 1)
@@ -100,10 +105,11 @@ class PretrainRun(_Run):
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
             z, answers = self.net(x)
         loss = LOSS_FUNCTIONS[r.loss](z.float(), r.views, r)
-        if self.teacher is None: return loss
+        if self.teacher is None:
+            return loss
         return loss + self.share * teacher_loss(answers.float(), self.teacher[rows])
 
-    def draws(self) -> torch.Tensor: # float [views * batch, DRAWS_PER_VIEW]
+    def draws(self) -> torch.Tensor:  # float [views * batch, DRAWS_PER_VIEW]
         "Draw the numbers of this step's views."
         r = self.recipe
         generator = _seeded(self.generator, r.seed, 1, self.step)
@@ -119,10 +125,11 @@ class PretrainRun(_Run):
             self.order = torch.randperm(len(self.images), generator=generator, device=self.device)
         draws = self.draws()
         factor = cosine_schedule(self.step, steps, r.warmup)
-        for group in self.optimiser.param_groups: group["lr"] = self.rate * factor
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.rate * factor
         self.share.fill_(r.teacher * (1 - self.step / max(1, steps)))
         start = place * r.batch
-        loss = self.loss(self.order[start:start + r.batch], draws)
+        loss = self.loss(self.order[start : start + r.batch], draws)
         loss.backward()
         self.optimiser.step()
         self.optimiser.zero_grad()
@@ -131,69 +138,90 @@ class PretrainRun(_Run):
         self.step += 1
 
 # %% ../../nbs/learning/16_pretrain.ipynb #c6924057
-def _state(net) -> dict: return {k: v.clone() for k, v in net.state_dict().items()}
+def _state(net) -> dict:
+    return {k: v.clone() for k, v in net.state_dict().items()}
+
 
 def try_compiled(
-    run: PretrainRun, # as new afterwards
-    report: Callable | None = None, # function that gets a line of text
+    run: PretrainRun,  # as new afterwards
+    report: Callable | None = None,  # function that gets a line of text
 ) -> None:
     "Make one pass through the compiled loss, without consequences; leave out a compiler that fails."
     kept = _state(run.net)
     n = run.recipe.batch
     draws = torch.rand(run.recipe.views * n, DRAWS_PER_VIEW, generator=run.generator, device=run.device)
-    try: run.loss(torch.arange(n, device=run.device), draws).backward()
-    except torch.OutOfMemoryError: raise
-    except Exception as e: # whatever a compiler may raise on a machine that it was not made for
+    try:
+        run.loss(torch.arange(n, device=run.device), draws).backward()
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as e:  # whatever a compiler may raise on a machine that it was not made for
         run.loss = run.plain_loss
-        if report: report(f"not compiled: {type(e).__name__}: {(str(e) or '?').splitlines()[0]}")
+        if report:
+            report(f"not compiled: {type(e).__name__}: {(str(e) or '?').splitlines()[0]}")
     run.net.load_state_dict(kept)
     run.optimiser.zero_grad()
+
 
 def _steps_within(run, seconds, start) -> int:
     "How many steps fit into what is left of `seconds` since `start`; the run is as new afterwards."
     kept = _state(run.net)
     run.begin(10**6)
-    for _ in range(3): run.advance()
+    for _ in range(3):
+        run.advance()
     synchronize(run.device)
     since = time.monotonic()
     count = 0
-    while count < 3 or time.monotonic() - since < min(5., .03 * seconds):
+    while count < 3 or time.monotonic() - since < min(5.0, 0.03 * seconds):
         run.advance()
         count += 1
-        if count % 8 == 0: synchronize(run.device)
+        if count % 8 == 0:
+            synchronize(run.device)
     synchronize(run.device)
     now = time.monotonic()
     run.net.load_state_dict(kept)
-    left = .97 * (seconds - (now - start))
+    left = 0.97 * (seconds - (now - start))
     return max(1, int(left * count / (now - since)))
 
 # %% ../../nbs/learning/16_pretrain.ipynb #b6d8ab58
 def _check_finite(run):
-    finite = torch.isfinite(run.losses[:run.step])
-    if finite.all(): return
+    finite = torch.isfinite(run.losses[: run.step])
+    if finite.all():
+        return
     last = int(finite.int().cumprod(0).sum())
-    raise RuntimeError(f"rate: the loss is no longer finite after step {last}; "
-                       f"try a lower rate than {run.recipe.rate}")
+    raise RuntimeError(f"rate: the loss is no longer finite after step {last}; try a lower rate than {run.recipe.rate}")
+
 
 @dataclass(frozen=True)
 class _Checkpoint:
     "Where a run is kept, and which run it is."
-    path: Path | None # None: nowhere
-    key: dict # digests of images and teacher, recipe
+
+    path: Path | None  # None: nowhere
+    key: dict  # digests of images and teacher, recipe
 
     def save(self, run: PretrainRun, seconds: float):
-        if self.path is None: return
+        if self.path is None:
+            return
         _check_finite(run)
-        state = dict(key=self.key, seconds=seconds, step=run.step, losses=run.losses,
-                     net=run.net.state_dict(), optimiser=run.optimiser.state_dict())
-        with atomic_write(self.path) as f: torch.save(state, f)
+        state = dict(
+            key=self.key,
+            seconds=seconds,
+            step=run.step,
+            losses=run.losses,
+            net=run.net.state_dict(),
+            optimiser=run.optimiser.state_dict(),
+        )
+        with atomic_write(self.path) as f:
+            torch.save(state, f)
 
-    def load(self, run: PretrainRun) -> float | None: # the seconds spent before; None where there is no checkpoint
-        if self.path is None or not self.path.exists(): return None
+    def load(self, run: PretrainRun) -> float | None:  # the seconds spent before; None where there is no checkpoint
+        if self.path is None or not self.path.exists():
+            return None
         state = torch.load(self.path, map_location=run.device, weights_only=True)
         if state["key"] != self.key:
-            raise ValueError(f"checkpoint: {self.path} belongs to other images, another recipe or another teacher; "
-                             "remove it or name another file")
+            raise ValueError(
+                f"checkpoint: {self.path} belongs to other images, another recipe or another teacher; "
+                "remove it or name another file"
+            )
         run.begin(len(state["losses"]))
         run.net.load_state_dict(state["net"])
         run.optimiser.load_state_dict(state["optimiser"])
@@ -210,39 +238,52 @@ def _check_images(images, recipe):
     if len(images) < recipe.batch:
         raise ValueError(f"batch: needs at most the {len(images)} images there are, got {recipe.batch}")
 
+
 def _check_teacher(teacher, n, recipe) -> np.ndarray | None:
     if (teacher is None) != (recipe.teacher == 0):
         given = "none" if teacher is None else "some"
-        raise ValueError("teacher: needs descriptions if and only if the recipe's teacher is positive, "
-                         f"got {given} and {recipe.teacher}")
-    if teacher is None: return None
+        raise ValueError(
+            "teacher: needs descriptions if and only if the recipe's teacher is positive, "
+            f"got {given} and {recipe.teacher}"
+        )
+    if teacher is None:
+        return None
     t = np.ascontiguousarray(teacher, np.float32)
     one_each = t.ndim == 2 and len(t) == n
     if not one_each or not np.allclose(np.square(t).sum(1), 1, atol=1e-3):
         raise ValueError(f"teacher: needs a description of length 1 for each of {n} images, got shape {t.shape}")
     return t
 
+
 def _advice(recipe, device) -> str:
-    return (f"batch: {recipe.batch} images in {recipe.views} views do not fit into the memory of {device}; "
-            f"try a batch of {recipe.batch // 2}")
+    return (
+        f"batch: {recipe.batch} images in {recipe.views} views do not fit into the memory of {device}; "
+        f"try a batch of {recipe.batch // 2}"
+    )
 
 # %% ../../nbs/learning/16_pretrain.ipynb #4208e5cf
 @dataclass
 class _Clock:
     "The time that a run takes."
-    start: float # of this process's part
-    before: float = 0. # seconds of earlier parts
-    since: float = 0. # when the first step of this part began
-    first: int = 0 # that step
 
-    def spent(self) -> float: return self.before + time.monotonic() - self.start
+    start: float  # of this process's part
+    before: float = 0.0  # seconds of earlier parts
+    since: float = 0.0  # when the first step of this part began
+    first: int = 0  # that step
+
+    def spent(self) -> float:
+        return self.before + time.monotonic() - self.start
+
 
 def _device_name(device) -> str:
-    if device.type == "cuda": return torch.cuda.get_device_name(device)
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
     return f"{processor_name()}, {torch.get_num_threads()} threads"
+
 
 def _versions() -> dict:
     return dict(python=platform.python_version(), torch=str(torch.__version__), numpy=np.__version__)
+
 
 def _about(run, key, clock) -> dict:
     "Provenance of an encoder."
@@ -250,7 +291,7 @@ def _about(run, key, clock) -> dict:
     r = run.recipe
     steps = len(run.losses)
     tenth = max(1, steps // 10)
-    shown = (run.step - clock.first) * r.views * r.batch # in this part
+    shown = (run.step - clock.first) * r.views * r.batch  # in this part
     ends = run.losses[:tenth], run.losses[-tenth:]
     cuda = run.device.type == "cuda"
     return dict(
@@ -266,18 +307,20 @@ def _about(run, key, clock) -> dict:
         device=_device_name(run.device),
         peak_memory=torch.cuda.max_memory_allocated(run.device) if cuda else None,
         versions=_versions(),
-        finished=datetime.now(timezone.utc).isoformat(timespec="seconds"))
+        finished=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    )
 
 # %% ../../nbs/learning/16_pretrain.ipynb #ae430685
-def _pause(run, checkpoint, clock, report) -> float: # the time
+def _pause(run, checkpoint, clock, report) -> float:  # the time
     "Wait for the device, save and report."
     synchronize(run.device)
     spent = clock.spent()
     checkpoint.save(run, spent)
     if report:
-        loss = float(run.losses[max(0, run.step - 50):run.step].mean())
+        loss = float(run.losses[max(0, run.step - 50) : run.step].mean())
         report(f"step {run.step} of {len(run.losses)}, loss {loss:.2f}, {spent / 60:.1f} minutes")
     return time.monotonic()
+
 
 def _train(run, checkpoint, clock, *, every, report):
     "All steps that are left, with pauses."
@@ -292,18 +335,18 @@ def _train(run, checkpoint, clock, *, every, report):
 
 # %% ../../nbs/learning/16_pretrain.ipynb #1359b4db
 def pretrain(
-    images: np.ndarray, # uint8 [n, H, W, C], training images only; there is no place for labels
-    recipe: PretrainRecipe = GPU, # all settings
-    steps: int | None = None, # how many steps; or else
+    images: np.ndarray,  # uint8 [n, H, W, C], training images only; there is no place for labels
+    recipe: PretrainRecipe = GPU,  # all settings
+    steps: int | None = None,  # how many steps; or else
     *,
-    minutes: float | None = None, # how long, everything included
-    device: torch.device | str | None = None, # None: a GPU where there is one
-    checkpoint: PathLike | None = None, # file to write every `every` seconds and to continue from; None: none
-    every: float = 60., # seconds
-    compiled: bool | None = None, # None: on a GPU
-    report: Callable | None = None, # function that gets a line of text now and then, for instance `print`
-    teacher: np.ndarray | None = None, # float32 [n, t], see `teacher_targets`; needed if the recipe has a teacher
-) -> Encoder: # RuntimeError without the device, without memory or with a loss that is not finite
+    minutes: float | None = None,  # how long, everything included
+    device: torch.device | str | None = None,  # None: a GPU where there is one
+    checkpoint: PathLike | None = None,  # file to write every `every` seconds and to continue from; None: none
+    every: float = 60.0,  # seconds
+    compiled: bool | None = None,  # None: on a GPU
+    report: Callable | None = None,  # function that gets a line of text now and then, for instance `print`
+    teacher: np.ndarray | None = None,  # float32 [n, t], see `teacher_targets`; needed if the recipe has a teacher
+) -> Encoder:  # RuntimeError without the device, without memory or with a loss that is not finite
     "Train an encoder on images alone."
     if (steps is None) == (minutes is None) or not (steps or minutes) > 0:
         raise ValueError(f"steps or minutes: needs one of them, positive, got {steps} and {minutes}")
@@ -311,47 +354,60 @@ def pretrain(
     device = torch_device(device)
     _check_images(images, recipe)
     teacher = _check_teacher(teacher, len(images), recipe)
-    key = dict(images=array_digest(images), recipe=asdict(recipe),
-               teacher=None if teacher is None else array_digest(teacher))
+    key = dict(
+        images=array_digest(images), recipe=asdict(recipe), teacher=None if teacher is None else array_digest(teacher)
+    )
     checkpoint = _Checkpoint(checkpoint and Path(checkpoint), key)
     compiled = device.type == "cuda" if compiled is None else compiled
     with tuned(True), memory_advice(_advice(recipe, device)):
         run = PretrainRun(images, recipe, device, compiled=compiled, teacher=teacher)
-        if compiled: try_compiled(run, report)
+        if compiled:
+            try_compiled(run, report)
         spent = checkpoint.load(run)
-        if spent is None: run.begin(steps or _steps_within(run, 60 * minutes, clock.start))
-        else: clock.before = spent
+        if spent is None:
+            run.begin(steps or _steps_within(run, 60 * minutes, clock.start))
+        else:
+            clock.before = spent
         _train(run, checkpoint, clock, every=every, report=report)
         about = _about(run, key, clock)
     return Encoder(as_stored(run.net), recipe, about)
 
 # %% ../../nbs/learning/16_pretrain.ipynb #8f04974b
 def pretrain_and_export(
-    train_images: np.ndarray, # uint8 [n, H, W, C]
-    test_images: np.ndarray, # uint8 [m, H, W, C]
-    name: str, # of the data set: the files will be NAME.npz and NAME.json
+    train_images: np.ndarray,  # uint8 [n, H, W, C]
+    test_images: np.ndarray,  # uint8 [m, H, W, C]
+    name: str,  # of the data set: the files will be NAME.npz and NAME.json
     *,
-    output: PathLike, # folder
-    recipe: PretrainRecipe = GPU, # all settings
-    encoder: Encoder | None = None, # trained already
-    dims: int = 256, # features an image
-    **options, # further arguments of `pretrain`
-) -> Encoder: # with its basis
+    output: PathLike,  # folder
+    recipe: PretrainRecipe = GPU,  # all settings
+    encoder: Encoder | None = None,  # trained already
+    dims: int = 256,  # features an image
+    **options,  # further arguments of `pretrain`
+) -> Encoder:  # with its basis
     "Pre-train, and write the encoder and the features of all images."
     output = Path(output)
     output.mkdir(parents=True, exist_ok=True)
     new = encoder is None
-    if new: encoder = pretrain(train_images, recipe, **options)
+    if new:
+        encoder = pretrain(train_images, recipe, **options)
     start = time.monotonic()
     device = options.get("device")
     with tuned(True), memory_advice(_advice(recipe, device)):
         train, test = (encoder.features(x, device) for x in (train_images, test_images))
-    if encoder.basis is None: encoder = replace(encoder, basis=fit_pca(train, dims))
-    if new: encoder.save(output / "encoder.pt")
-    about = {"data": name, "images_sha256": array_digest(train_images, test_images), "encoder": encoder.about,
-             "recipe": asdict(encoder.recipe), "seconds_features": round(time.monotonic() - start, 1)}
+    if encoder.basis is None:
+        encoder = replace(encoder, basis=fit_pca(train, dims))
+    if new:
+        encoder.save(output / "encoder.pt")
+    about = {
+        "data": name,
+        "images_sha256": array_digest(train_images, test_images),
+        "encoder": encoder.about,
+        "recipe": asdict(encoder.recipe),
+        "seconds_features": round(time.monotonic() - start, 1),
+    }
     basis = encoder.basis
     write_features(output / f"{name}.npz", basis.codes(train), basis.codes(test), about=about)
     return encoder
+
 
 __getattr__ = moved_names("blockrr.learning.pretrain", {"pretrained": ("features", "pretrained")})

@@ -18,24 +18,27 @@ from .features import Features
 from .store import PathLike, cached
 
 # %% ../../nbs/learning/07_probe.ipynb #b56a1e3e
-def _gram(x, rows=8192) -> np.ndarray: # float64
+def _gram(x, rows=8192) -> np.ndarray:  # float64
     "X'X, exact."
     total = np.zeros((x.shape[1],) * 2)
     i = 0
     while i < len(x):
-        b = x[i:i + rows].astype(np.float32)
+        b = x[i : i + rows].astype(np.float32)
         if np.einsum("ij,ij->j", b, b, dtype=float).max(initial=0) > 2**24:
-            rows //= 2 # 1024 rows always fit
+            rows //= 2  # 1024 rows always fit
             continue
         total += b.T @ b
         i += rows
     return total
 
+
 class _Labels(NamedTuple):
     "Labels of several runs, and where they are counted."
-    labels: np.ndarray # int [runs, n], -1: not released
-    column: np.ndarray # int [runs, k]: the column in which an output is counted, -1 where it does not occur
-    count: np.ndarray # float [columns], how often each output occurs
+
+    labels: np.ndarray  # int [runs, n], -1: not released
+    column: np.ndarray  # int [runs, k]: the column in which an output is counted, -1 where it does not occur
+    count: np.ndarray  # float [columns], how often each output occurs
+
 
 def _numbered(labels, k) -> _Labels:
     "A column for each output that occurs in each run."
@@ -45,31 +48,35 @@ def _numbered(labels, k) -> _Labels:
     column = np.where(occurs, number - 1, -1)
     return _Labels(labels, column, counts[occurs].astype(float))
 
-def _sums(x, y, rows=4096) -> np.ndarray: # float64 [d, columns]
+
+def _sums(x, y, rows=4096) -> np.ndarray:  # float64 [d, columns]
     "X'Y, exact, for one-hot labels Y."
     total = np.zeros((x.shape[1], len(y.count)))
     for i in range(0, len(x), rows):
-        b = x[i:i + rows].astype(np.float32)
+        b = x[i : i + rows].astype(np.float32)
         one_hot = np.zeros((len(b), len(y.count)), np.float32)
-        for run, column in zip(y.labels[:, i:i + rows], y.column):
-            at, = np.nonzero(run >= 0)
+        for run, column in zip(y.labels[:, i : i + rows], y.column):
+            (at,) = np.nonzero(run >= 0)
             one_hot[at, column[run[at]]] = 1
         total += b.T @ one_hot
     return total
 
 # %% ../../nbs/learning/07_probe.ipynb #74858bec
-RATIOS = tuple(2.**k for k in range(-10, 6))
+RATIOS = tuple(2.0**k for k in range(-10, 6))
 
-def _factor(f) -> dict: # of arrays
+
+def _factor(f) -> dict:  # of arrays
     "Mean, eigenvalues (falling), eigenvectors, test coordinates."
     n, d = f.train.shape
     mean = f.train.sum(0, dtype=np.int64) / n
     gram = _gram(f.train)
     gram -= n * np.outer(mean, mean)
     scale = np.trace(gram) / d
-    if not scale > 0: raise ValueError("features: need to differ between training images, all are equal")
-    with threadpool_limits(1, "blas"): w, v = np.linalg.eigh(gram)
-    falling = slice(None, -min(n - 1, d) - 1, -1) # with fewer images than features the others are 0
+    if not scale > 0:
+        raise ValueError("features: need to differ between training images, all are equal")
+    with threadpool_limits(1, "blas"):
+        w, v = np.linalg.eigh(gram)
+    falling = slice(None, -min(n - 1, d) - 1, -1)  # with fewer images than features the others are 0
     w = np.maximum(w[falling], 0)
     v = np.ascontiguousarray(v[:, falling])
     return dict(mean=mean, w=w, v=v, test=(f.test - mean) @ v, scale=np.array(scale))
@@ -78,15 +85,18 @@ def _factor(f) -> dict: # of arrays
 @dataclass(frozen=True, eq=False)
 class _Split:
     "What a fit needs to know of the rows set aside; none of it depends on labels."
-    h: np.ndarray # [rows, r] their coordinates
-    inverse: np.ndarray # [penalties, rows, rows] inverse of S
-    df: np.ndarray # [penalties] degrees of freedom
+
+    h: np.ndarray  # [rows, r] their coordinates
+    inverse: np.ndarray  # [penalties, rows, rows] inverse of S
+    df: np.ndarray  # [penalties] degrees of freedom
+
 
 def _prepared(probe, rows, recipe) -> _Split:
     cache = probe.cache if len(rows) else False
     return _Split(**cached("split", recipe, lambda: _split(probe, rows), cache=cache))
 
-def _split(probe, rows) -> dict: # of arrays
+
+def _split(probe, rows) -> dict:  # of arrays
     h = (probe.features.train[rows] - probe.mean) @ probe.v
     w = probe.w
     penalties = probe.penalties
@@ -106,46 +116,55 @@ def _split(probe, rows) -> dict: # of arrays
 # %% ../../nbs/learning/07_probe.ipynb #cc09baef
 class Moments(NamedTuple):
     "Centred sums over the rows, for each column of labels."
-    yy: np.ndarray # [columns], label times label
-    yf: np.ndarray # [..., columns], label times fitted value, for each penalty
-    ff: np.ndarray # [..., columns], fitted value times itself
+
+    yy: np.ndarray  # [columns], label times label
+    yf: np.ndarray  # [..., columns], label times fitted value, for each penalty
+    ff: np.ndarray  # [..., columns], fitted value times itself
+
 
 def gcv(
-    moments: Moments, # of all columns of a run
-    leverage: np.ndarray, # mean leverage at each penalty
-) -> np.ndarray: # one number for each penalty, larger is better
+    moments: Moments,  # of all columns of a run
+    leverage: np.ndarray,  # mean leverage at each penalty
+) -> np.ndarray:  # one number for each penalty, larger is better
     "Compute the mean squared leave-one-out error of each penalty, negative."
     yy, yf, ff = moments
-    return -((yy - 2 * yf + ff) / (1 - leverage)**2).sum(-1)
+    return -((yy - 2 * yf + ff) / (1 - leverage) ** 2).sum(-1)
+
 
 def rescaled_share(
-    moments: Moments, # of all columns of a run
-    leverage: np.ndarray, # mean leverage at each penalty
-) -> np.ndarray: # one number for each penalty, larger is better
+    moments: Moments,  # of all columns of a run
+    leverage: np.ndarray,  # mean leverage at each penalty
+) -> np.ndarray:  # one number for each penalty, larger is better
     "Compute the share of the labels' variance that rescaled leave-one-out predictions explain."
     yy, yf, ff = moments
     a = (yf - leverage * yy) / (1 - leverage)
-    b = (ff - 2 * leverage * yf + leverage**2 * yy) / (1 - leverage)**2
-    shares = np.maximum(a, 0)**2 / np.maximum(b, 1e-300)
+    b = (ff - 2 * leverage * yf + leverage**2 * yy) / (1 - leverage) ** 2
+    shares = np.maximum(a, 0) ** 2 / np.maximum(b, 1e-300)
     return shares.sum(-1) / np.maximum(yy.sum(-1), 1e-300)
+
 
 _CRITERIA = dict(rescaled=rescaled_share, gcv=gcv)
 
 # %% ../../nbs/learning/07_probe.ipynb #6596c63b
 class _Columns(NamedTuple):
     "Moments of columns of labels."
-    b: np.ndarray # [r, columns], with the coordinates of the images
-    count: np.ndarray # [columns], with one
 
-    def take(self, at: np.ndarray | slice): return _Columns(self.b[:, at], self.count[at])
+    b: np.ndarray  # [r, columns], with the coordinates of the images
+    count: np.ndarray  # [columns], with one
+
+    def take(self, at: np.ndarray | slice):
+        return _Columns(self.b[:, at], self.count[at])
+
 
 class _Spectrum(NamedTuple):
     "What a ridge problem is without its labels."
-    w: np.ndarray # [r] eigenvalues, falling
-    penalties: np.ndarray # [P]
-    n: int # training images
 
-def _downdate(columns, split, spectrum) -> tuple: # [P, columns] each
+    w: np.ndarray  # [r] eigenvalues, falling
+    penalties: np.ndarray  # [P]
+    n: int  # training images
+
+
+def _downdate(columns, split, spectrum) -> tuple:  # [P, columns] each
     "Squared length of the solution without the rows set aside, and what they add to b'c."
     s = 1 / (spectrum.w + spectrum.penalties[:, None])
     scaled = s[:, :, None] * columns.b
@@ -156,13 +175,14 @@ def _downdate(columns, split, spectrum) -> tuple: # [P, columns] each
     c *= s[:, :, None]
     return np.einsum("pic,pic->pc", c, c), np.einsum("pic,pic->pc", q, t)
 
+
 def _moments(columns, split, spectrum, batch_size=40) -> Moments:
     "Centred sums of y*y, y*fit and fit*fit."
     w, penalties, n = spectrum
     b, count = columns
     m = n - len(split.h)
     b2 = np.square(b)
-    centre = np.square(count) / m # m times the squared mean label, which is also the mean fit
+    centre = np.square(count) / m  # m times the squared mean label, which is also the mean fit
     yf, ff = np.empty((2, len(penalties), b.shape[1]))
     for i, p in enumerate(penalties):
         s = 1 / (w + p)
@@ -179,10 +199,12 @@ def _moments(columns, split, spectrum, batch_size=40) -> Moments:
 # %% ../../nbs/learning/07_probe.ipynb #70ad6a2e
 class _Solution(NamedTuple):
     "A linear function of the coordinates for each column."
-    coefficients: np.ndarray # [r, columns]
-    intercepts: np.ndarray # [columns]
 
-def _solve(columns, split, spectrum, p) -> _Solution: # at penalty number p
+    coefficients: np.ndarray  # [r, columns]
+    intercepts: np.ndarray  # [columns]
+
+
+def _solve(columns, split, spectrum, p) -> _Solution:  # at penalty number p
     b, count = columns
     s = 1 / (spectrum.w + spectrum.penalties[p])
     s = s[:, None]
@@ -193,26 +215,31 @@ def _solve(columns, split, spectrum, p) -> _Solution: # at penalty number p
 @dataclass(frozen=True, eq=False, repr=False)
 class Fit:
     "What the probe learnt from each of R runs; K outputs, m test images, P penalties."
-    predictions: np.ndarray # int [R, m], the output with the largest score
-    scores: np.ndarray # float [R, m, K]; minus infinity for outputs that were never released
-    penalty: np.ndarray # float [R], chosen, in units of the mean eigenvalue
-    curve: np.ndarray # float [R, P], the criterion at each penalty, larger is better
 
-    def __repr__(self): return f"Fit({len(self.penalty)} runs, {self.predictions.shape[1]} test images)"
+    predictions: np.ndarray  # int [R, m], the output with the largest score
+    scores: np.ndarray  # float [R, m, K]; minus infinity for outputs that were never released
+    penalty: np.ndarray  # float [R], chosen, in units of the mean eigenvalue
+    curve: np.ndarray  # float [R, P], the criterion at each penalty, larger is better
+
+    def __repr__(self):
+        return f"Fit({len(self.penalty)} runs, {self.predictions.shape[1]} test images)"
 
 # %% ../../nbs/learning/07_probe.ipynb #82cc9410
-def _check_labels(released, n, n_outputs) -> tuple: # (int64 [runs, n], number of outputs)
+def _check_labels(released, n, n_outputs) -> tuple:  # (int64 [runs, n], number of outputs)
     y = np.asarray(released)
-    if y.dtype.kind not in "iu": raise TypeError(f"released: needs integers, got {y.dtype}")
+    if y.dtype.kind not in "iu":
+        raise TypeError(f"released: needs integers, got {y.dtype}")
     if y.ndim != 2 or y.shape[1] != n:
         raise ValueError(f"released: needs [runs, {n}], a label for each training image, got shape {y.shape}")
     k = int(y.max(initial=0)) + 1 if n_outputs is None else n_outputs
     if y.size and not -1 <= y.min() <= y.max() < k:
         raise ValueError(f"released: needs integers from 0 to {k - 1}, or -1 where nothing was released")
-    if len(y) and ((y >= 0).sum(1) < 2).any(): raise ValueError("released: needs at least two labels in every run")
+    if len(y) and ((y >= 0).sum(1) < 2).any():
+        raise ValueError("released: needs at least two labels in every run")
     return y.astype(np.int64), k
 
-def _check_rows(rows, n) -> np.ndarray: # increasing
+
+def _check_rows(rows, n) -> np.ndarray:  # increasing
     rows = np.unique(np.asarray(rows, np.int64))
     if len(rows) and not 0 <= rows[0] <= rows[-1] < n:
         raise ValueError(f"rows: needs integers from 0 to {n - 1}, got {rows[0]} to {rows[-1]}")
@@ -220,14 +247,18 @@ def _check_rows(rows, n) -> np.ndarray: # increasing
         raise ValueError(f"rows: needs to leave at least two training images, got {len(rows)} of {n}")
     return rows
 
+
 def _check_options(criterion, batch_size):
     if criterion not in _CRITERIA:
         raise ValueError(f"criterion: needs one of {', '.join(_CRITERIA)}, got {criterion!r}")
-    if batch_size < 1: raise ValueError(f"batch_size: needs an integer >= 1, got {batch_size}")
+    if batch_size < 1:
+        raise ValueError(f"batch_size: needs an integer >= 1, got {batch_size}")
+
 
 def _check_ratios(features, ratios) -> np.ndarray:
     n = len(features.train)
-    if n < 3: raise ValueError(f"features: needs at least 3 training images, got {n}")
+    if n < 3:
+        raise ValueError(f"features: needs at least 3 training images, got {n}")
     r = np.asarray(ratios, float)
     if r.ndim != 1 or not len(r) or not (np.isfinite(r) & (r > 0)).all():
         raise ValueError(f"ratios: needs a list of positive numbers, got {ratios}")
@@ -236,11 +267,13 @@ def _check_ratios(features, ratios) -> np.ndarray:
 # %% ../../nbs/learning/07_probe.ipynb #6154e63f
 class _Scores(NamedTuple):
     "What some runs gave."
-    scores: np.ndarray # [runs, m, K]
-    pick: np.ndarray # [runs], number of the penalty
-    curve: np.ndarray # [runs, P]
 
-def _by_rows(labels) -> dict: # bytes of the rows without a label, int64 -> runs
+    scores: np.ndarray  # [runs, m, K]
+    pick: np.ndarray  # [runs], number of the penalty
+    curve: np.ndarray  # [runs, P]
+
+
+def _by_rows(labels) -> dict:  # bytes of the rows without a label, int64 -> runs
     "Runs that set the same rows aside."
     groups = {}
     for run, y in enumerate(labels):
@@ -248,7 +281,8 @@ def _by_rows(labels) -> dict: # bytes of the rows without a label, int64 -> runs
         groups.setdefault(rows, []).append(run)
     return groups
 
-def _curves(columns, split, spectrum, own, criterion) -> np.ndarray: # [runs, P]
+
+def _curves(columns, split, spectrum, own, criterion) -> np.ndarray:  # [runs, P]
     "The criterion for each run of a split; `own` holds the columns of each."
     moments = _moments(columns.take(np.concatenate(own)), split, spectrum)
     leverage = (split.df / (spectrum.n - len(split.h)))[:, None]
@@ -287,18 +321,21 @@ def _fit_runs(probe, labels, k, criterion) -> _Scores:
         out[:, occurs] = value[:, column[occurs]]
     return _Scores(scores, pick, curve)
 
+
 def _fit_batches(probe, labels, k, criterion, batch_size) -> _Scores:
-    batches = [labels[i:i + batch_size] for i in range(0, len(labels), batch_size)] or [labels]
+    batches = [labels[i : i + batch_size] for i in range(0, len(labels), batch_size)] or [labels]
     fits = [_fit_runs(probe, some, k, criterion) for some in batches]
     return _Scores(*(np.concatenate(parts) for parts in zip(*fits)))
 
 # %% ../../nbs/learning/07_probe.ipynb #79fff2db
 class Probe:
     "Ridge regression from features to one-hot released labels, for many runs at once."
-    def __init__(self,
-        features: Features, # of the images
-        ratios: Sequence[float] = RATIOS, # penalties to choose from, in units of the mean eigenvalue
-        cache: PathLike | bool | None = None, # folder, see `cache_root`; False computes without storing
+
+    def __init__(
+        self,
+        features: Features,  # of the images
+        ratios: Sequence[float] = RATIOS,  # penalties to choose from, in units of the mean eigenvalue
+        cache: PathLike | bool | None = None,  # folder, see `cache_root`; False computes without storing
     ):
         self.ratios = _check_ratios(features, ratios)
         self.features = features
@@ -307,13 +344,13 @@ class Probe:
         self._recipe = dict(version=2, features=features.recipe)
         parts = cached("factor", self._recipe, lambda: _factor(features), cache=cache)
         self.mean = parts["mean"]
-        self.w = parts["w"] # eigenvalues, falling
-        self.v = parts["v"] # eigenvectors
+        self.w = parts["w"]  # eigenvalues, falling
+        self.v = parts["v"]  # eigenvectors
         self.test = parts["test"]
         self.scale = parts["scale"]
         self.penalties = self.ratios * float(self.scale)
 
-    def split(self, rows: Sequence[int]) -> _Split: # what `fit` needs to know of training rows, in any order
+    def split(self, rows: Sequence[int]) -> _Split:  # what `fit` needs to know of training rows, in any order
         "Prepare for runs that set these rows aside, and keep the result; `fit` calls it by itself."
         rows = _check_rows(rows, len(self.features.train))
         mark = hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest()
@@ -322,12 +359,13 @@ class Probe:
             self._splits[mark] = _prepared(self, rows, recipe)
         return self._splits[mark]
 
-    def fit(self,
-        released: np.ndarray, # int [R, n]: output index of each training image, -1 where it was not released
-        n_outputs: int | None = None, # number of outputs K; None is the largest index plus one
-        criterion: str = "rescaled", # "rescaled" or "gcv", see above
+    def fit(
+        self,
+        released: np.ndarray,  # int [R, n]: output index of each training image, -1 where it was not released
+        n_outputs: int | None = None,  # number of outputs K; None is the largest index plus one
+        criterion: str = "rescaled",  # "rescaled" or "gcv", see above
         *,
-        batch_size: int = 64, # runs at a time; bounds the memory
+        batch_size: int = 64,  # runs at a time; bounds the memory
     ) -> Fit:
         "Fit every run, each with the penalty its own released labels choose."
         _check_options(criterion, batch_size)

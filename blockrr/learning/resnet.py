@@ -16,10 +16,12 @@ from torch import nn
 # %% ../../nbs/learning/11_resnet.ipynb #3a650a71
 class Block(nn.Module):
     "Pre-activation residual block: twice normalisation, ReLU and 3x3 convolution, and a shortcut."
-    def __init__(self,
-        inputs: int, # channels of x
-        outputs: int, # channels of the result
-        stride: int = 1, # 2 halves height and width
+
+    def __init__(
+        self,
+        inputs: int,  # channels of x
+        outputs: int,  # channels of the result
+        stride: int = 1,  # 2 halves height and width
     ):
         super().__init__()
         self.norm1 = nn.BatchNorm2d(inputs)
@@ -29,9 +31,10 @@ class Block(nn.Module):
         changes = stride > 1 or inputs != outputs
         self.shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False) if changes else None
 
-    def forward(self,
-        x: torch.Tensor, # float [n, inputs, h, w]
-    ) -> torch.Tensor: # [n, outputs, h/stride, w/stride]
+    def forward(
+        self,
+        x: torch.Tensor,  # float [n, inputs, h, w]
+    ) -> torch.Tensor:  # [n, outputs, h/stride, w/stride]
         "Apply the block."
         a = self.norm1(x).relu()
         straight = x if self.shortcut is None else self.shortcut(a)
@@ -42,12 +45,15 @@ def _check_integer(name, value, least):
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise ValueError(f"{name}: needs an integer >= {least}, got {value!r}")
 
+
 class ResNet(nn.Module):
     "Pre-activation ResNet-18; the paper's at its defaults. Weights are drawn by `reset`."
-    def __init__(self,
-        n_classes: int = 10, # outputs, >= 2
-        channels: int = 3, # of the images, >= 1
-        width: int = 64, # channels of the first stage, >= 1; the others have twice, 4 and 8 times as many
+
+    def __init__(
+        self,
+        n_classes: int = 10,  # outputs, >= 2
+        channels: int = 3,  # of the images, >= 1
+        width: int = 64,  # channels of the first stage, >= 1; the others have twice, 4 and 8 times as many
     ):
         _check_integer("n_classes", n_classes, 2)
         _check_integer("channels", channels, 1)
@@ -64,66 +70,75 @@ class ResNet(nn.Module):
         self.norm = nn.BatchNorm2d(outputs)
         self.head = nn.Linear(outputs, n_classes)
 
-    def features(self,
-        x: torch.Tensor, # float [n, channels, h, w]
-    ) -> torch.Tensor: # [n, 8 width]
+    def features(
+        self,
+        x: torch.Tensor,  # float [n, channels, h, w]
+    ) -> torch.Tensor:  # [n, 8 width]
         "Describe images by what lies before the classifier."
         return self.norm(self.blocks(self.stem(x))).relu().mean((2, 3))
 
-    def forward(self,
-        x: torch.Tensor, # float [n, channels, h, w]
-    ) -> torch.Tensor: # [n, n_classes], logits
+    def forward(
+        self,
+        x: torch.Tensor,  # float [n, channels, h, w]
+    ) -> torch.Tensor:  # [n, n_classes], logits
         "Classify images."
         return self.head(self.features(x))
 
 # %% ../../nbs/learning/11_resnet.ipynb #07a51a34
 @torch.no_grad()
 def reset(
-    model: nn.Module, # changed in place, so that a compiled model stays compiled
-    generator: torch.Generator, # on the CPU, whatever device the model is on
-) -> nn.Module: # the same model
+    model: nn.Module,  # changed in place, so that a compiled model stays compiled
+    generator: torch.Generator,  # on the CPU, whatever device the model is on
+) -> nn.Module:  # the same model
     "Draw all weights anew, by PyTorch's default distributions, and forget all running statistics."
     for module in model.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm): # sets constants only
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):  # sets constants only
             module.reset_running_stats()
             module.weight.fill_(1)
             module.bias.fill_(0)
         elif isinstance(module, (nn.Conv2d, nn.Linear)):
             bound = 1 / math.sqrt(module.weight[0].numel())
             for parameter in (module.weight, module.bias):
-                if parameter is None: continue
+                if parameter is None:
+                    continue
                 parameter.copy_(torch.empty(parameter.shape).uniform_(-bound, bound, generator=generator))
     return model
 
+
 def resnet18(
-    seed: int = 0, # of the initial weights
-    n_classes: int = 10, # outputs
-    channels: int = 3, # of the images
+    seed: int = 0,  # of the initial weights
+    n_classes: int = 10,  # outputs
+    channels: int = 3,  # of the images
     *,
-    width: int = 64, # channels of the first stage
-    device: torch.device | str = "cpu", # where the network shall live
+    width: int = 64,  # channels of the first stage
+    device: torch.device | str = "cpu",  # where the network shall live
 ) -> ResNet:
     "Make a pre-activation ResNet-18 with weights drawn from a seed; no global generator is touched."
-    with torch.device("meta"): model = ResNet(n_classes, channels, width)
+    with torch.device("meta"):
+        model = ResNet(n_classes, channels, width)
     return reset(model.to_empty(device=device), torch.Generator().manual_seed(seed))
 
 # %% ../../nbs/learning/11_resnet.ipynb #c66d5cd1
 def flops(
-    model: nn.Module, # any network of convolutions and linear layers
-    size: Sequence[int], # (channels, height, width) of one image
-) -> int: # of the forward pass of one image; training takes three times as many
+    model: nn.Module,  # any network of convolutions and linear layers
+    size: Sequence[int],  # (channels, height, width) of one image
+) -> int:  # of the forward pass of one image; training takes three times as many
     "Count operations in convolutions and linear layers; a multiplication with its addition counts as two."
     products = []
+
     def count(module: nn.Module, _: tuple, out: torch.Tensor):
         positions = math.prod(out.shape[2:])
         products.append(module.weight.numel() * positions)
+
     layers = [m for m in model.modules() if isinstance(m, (nn.Conv2d, nn.Linear))]
     handles = [layer.register_forward_hook(count) for layer in layers]
     training = model.training
     try:
         device = next(model.parameters()).device
-        with torch.no_grad(): model.eval()(torch.zeros(1, *size, device=device))
+        with torch.no_grad():
+            model.eval()(torch.zeros(1, *size, device=device))
     finally:
         model.train(training)
-        for handle in handles: handle.remove()
+        for handle in handles:
+            handle.remove()
     return 2 * sum(products)

@@ -23,27 +23,30 @@ from filelock import FileLock
 # %% ../../nbs/learning/00_store.ipynb #9f74bf7b
 PathLike = str | os.PathLike
 
+
 def _folder(chosen, variable) -> Path:
     return Path(chosen or os.environ.get(variable) or Path.home() / ".cache" / "blockrr").expanduser()
 
+
 def data_root(
-    root: PathLike | None = None, # folder; None takes BLOCKRR_DATA, else .cache/blockrr in the home folder
-) -> Path: # which need not exist yet
+    root: PathLike | None = None,  # folder; None takes BLOCKRR_DATA, else .cache/blockrr in the home folder
+) -> Path:  # which need not exist yet
     "Return the folder in which data sets are looked for and kept."
     return _folder(root, "BLOCKRR_DATA")
 
+
 def cache_root(
-    cache: PathLike | None = None, # folder; None takes BLOCKRR_CACHE, else .cache/blockrr in the home folder
-) -> Path: # which need not exist yet
+    cache: PathLike | None = None,  # folder; None takes BLOCKRR_CACHE, else .cache/blockrr in the home folder
+) -> Path:  # which need not exist yet
     "Return the folder in which features and factorisations are kept."
     return _folder(cache, "BLOCKRR_CACHE")
 
 # %% ../../nbs/learning/00_store.ipynb #7bb3b872
 @contextmanager
 def atomic_write(
-    path: PathLike, # file to write; its folder must exist
-    prefix: str = ".partial-", # of the temporary name, in the same folder
-) -> Iterator[BinaryIO]: # a binary file, for `with`
+    path: PathLike,  # file to write; its folder must exist
+    prefix: str = ".partial-",  # of the temporary name, in the same folder
+) -> Iterator[BinaryIO]:  # a binary file, for `with`
     "Write a file so that it is there whole or not at all."
     path = Path(path)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=prefix)
@@ -52,7 +55,7 @@ def atomic_write(
             yield f
             f.flush()
             os.fsync(f.fileno())
-        os.chmod(temporary, 0o644) # mkstemp hides the file from other users
+        os.chmod(temporary, 0o644)  # mkstemp hides the file from other users
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -61,19 +64,22 @@ def atomic_write(
 # %% ../../nbs/learning/00_store.ipynb #de300c35
 def _sweep(folder):
     for leftover in folder.glob(".partial-*"):
-        if leftover.is_dir(): shutil.rmtree(leftover)
-        else: leftover.unlink()
+        if leftover.is_dir():
+            shutil.rmtree(leftover)
+        else:
+            leftover.unlink()
+
 
 @contextmanager
 def locked(
-    folder: Path, # made where it is missing
+    folder: Path,  # made where it is missing
 ) -> Iterator[None]:
     "Hold the folder's lock and sweep what dead processes left; go on without where there can be no lock."
     lock = FileLock(folder / ".lock", mode=0o644)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock.acquire()
-    except (OSError, NotImplementedError): # a read-only folder; a file system without locks
+    except (OSError, NotImplementedError):  # a read-only folder; a file system without locks
         yield
         return
     try:
@@ -82,48 +88,54 @@ def locked(
     finally:
         lock.release()
 
+
 def workdir(
-    folder: Path, # made where it is missing
-) -> tempfile.TemporaryDirectory: # for `with`; gives the new folder's name
+    folder: Path,  # made where it is missing
+) -> tempfile.TemporaryDirectory:  # for `with`; gives the new folder's name
     "Make a folder for unfinished files, removed at the end whatever happens."
     folder.mkdir(parents=True, exist_ok=True)
     return tempfile.TemporaryDirectory(dir=folder, prefix=".partial-")
 
 # %% ../../nbs/learning/00_store.ipynb #20c62e45
 def progress_bar(
-    total: int | None, # units in all, where known
-    what: str, # shown before the bar
-    progress: bool | None = None, # show it: True, False, or None for terminals only
+    total: int | None,  # units in all, where known
+    what: str,  # shown before the bar
+    progress: bool | None = None,  # show it: True, False, or None for terminals only
     *,
     unit: str = "B",
-): # a tqdm bar, for `with`
+):  # a tqdm bar, for `with`
     "Make a bar that is silent without a terminal."
     from tqdm import tqdm
+
     hidden = None if progress is None else not progress
     return tqdm(total=total, desc=what, unit=unit, unit_scale=True, disable=hidden)
 
 # %% ../../nbs/learning/00_store.ipynb #938ce682
 def array_digest(
-    *arrays: np.ndarray, # in this order
-) -> str: # hexadecimal
+    *arrays: np.ndarray,  # in this order
+) -> str:  # hexadecimal
     "Return the SHA-256 over the bytes of arrays."
     digest = hashlib.sha256()
-    for a in arrays: digest.update(np.ascontiguousarray(a))
+    for a in arrays:
+        digest.update(np.ascontiguousarray(a))
     return digest.hexdigest()
 
+
 def file_digest(
-    path: PathLike, # file to read
-    size: int = 1 << 22, # bytes at a time
-) -> str: # hexadecimal
+    path: PathLike,  # file to read
+    size: int = 1 << 22,  # bytes at a time
+) -> str:  # hexadecimal
     "Return the SHA-256 of a file."
     digest = hashlib.sha256()
     with open(path, "rb") as f:
-        while block := f.read(size): digest.update(block)
+        while block := f.read(size):
+            digest.update(block)
     return digest.hexdigest()
 
+
 def recipe_digest(
-    recipe: dict, # of values that JSON knows
-) -> str: # hexadecimal
+    recipe: dict,  # of values that JSON knows
+) -> str:  # hexadecimal
     "Return the SHA-256 of a recipe, whatever the order of its keys."
     return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
 
@@ -131,11 +143,15 @@ def recipe_digest(
 def _read(folder, recipe):
     "The stored arrays, mapped into memory; ValueError or OSError if anything is amiss."
     about = json.loads((folder / "about.json").read_text())
-    if not isinstance(about, dict) or not about.get("files"): raise ValueError("no description of the files")
-    if about.get("recipe") != json.loads(json.dumps(recipe)): raise ValueError("made by another recipe")
+    if not isinstance(about, dict) or not about.get("files"):
+        raise ValueError("no description of the files")
+    if about.get("recipe") != json.loads(json.dumps(recipe)):
+        raise ValueError("made by another recipe")
     for name, digest in about["files"].items():
-        if file_digest(folder / f"{name}.npy") != digest: raise ValueError(f"{name} is damaged")
+        if file_digest(folder / f"{name}.npy") != digest:
+            raise ValueError(f"{name} is damaged")
     return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in about["files"]}
+
 
 def _write(folder, recipe, arrays):
     for name, a in arrays.items():
@@ -148,23 +164,28 @@ def _write(folder, recipe, arrays):
 
 # %% ../../nbs/learning/00_store.ipynb #32e7f70f
 def cached(
-    kind: str, # what it is, a word: part of the folder's name
-    recipe: dict, # what the result depends on, for JSON
-    build: Callable[[], dict], # function without arguments, returns a dict of arrays
+    kind: str,  # what it is, a word: part of the folder's name
+    recipe: dict,  # what the result depends on, for JSON
+    build: Callable[[], dict],  # function without arguments, returns a dict of arrays
     *,
-    cache: PathLike | bool | None = None, # folder, see `cache_root`; False computes without storing
-) -> dict: # of arrays, read-only when they come from files
+    cache: PathLike | bool | None = None,  # folder, see `cache_root`; False computes without storing
+) -> dict:  # of arrays, read-only when they come from files
     "Read arrays by their recipe if they are stored, else build them once and store them."
-    if cache is False: return build()
+    if cache is False:
+        return build()
     entry = cache_root(cache) / f"{kind}-{recipe_digest(recipe)[:20]}"
     stored = entry / "arrays"
-    try: return _read(stored, recipe) # no lock for what is complete
-    except (OSError, ValueError): pass
+    try:
+        return _read(stored, recipe)  # no lock for what is complete
+    except (OSError, ValueError):
+        pass
     with locked(entry):
-        try: return _read(stored, recipe) # another process was faster
-        except (OSError, ValueError): shutil.rmtree(stored, ignore_errors=True)
+        try:
+            return _read(stored, recipe)  # another process was faster
+        except (OSError, ValueError):
+            shutil.rmtree(stored, ignore_errors=True)
         with workdir(entry) as work:
             _write(Path(work), recipe, build())
             os.replace(work, stored)
-            os.mkdir(work) # for the context manager to remove
+            os.mkdir(work)  # for the context manager to remove
         return _read(stored, recipe)

@@ -30,11 +30,12 @@ from ..privacy.prior import n_prior_rows
 @dataclass(frozen=True)
 class PublicRange:
     "The values that a target may take, stated before any target is seen."
-    low: float # the smallest public value
-    high: float # the largest; a whole number of steps above
-    step: float # distance of neighbouring public values, > 0
-    unit: str # what one unit of the target is
-    reason: str # why this range
+
+    low: float  # the smallest public value
+    high: float  # the largest; a whole number of steps above
+    step: float  # distance of neighbouring public values, > 0
+    unit: str  # what one unit of the target is
+    reason: str  # why this range
 
     def __post_init__(self):
         finite = all(math.isfinite(v) for v in (self.low, self.high, self.step))
@@ -50,45 +51,61 @@ class PublicRange:
         return round((self.high - self.low) / self.step)
 
     @property
-    def grid(self) -> np.ndarray: # float [steps + 1], increasing
+    def grid(self) -> np.ndarray:  # float [steps + 1], increasing
         "All public values."
         return self.low + (self.high - self.low) * np.arange(self.steps + 1) / self.steps
 
-    def clip(self,
-        target: np.ndarray, # float [n]
-    ) -> np.ndarray: # float [n], within the range
+    def clip(
+        self,
+        target: np.ndarray,  # float [n]
+    ) -> np.ndarray:  # float [n], within the range
         "Move targets into the range, one record at a time."
         return np.clip(np.asarray(target, float), self.low, self.high)
 
 # %% ../../nbs/learning/05_tabular.ipynb #7879a06b
 RANGES = {
     "randhie": PublicRange(0, 24, 1, "visits a year", "two visits a month; more are counted as 24"),
-    "diabetes": PublicRange(0, 400, 20, "points", "round numbers around a score whose published values have three "
-                                                  "digits; steps far below its spread"),
-    "california": PublicRange(0, 5, .1, "100,000 dollars", "the census reports no price above 500,000 dollars, and "
-                                                           "says so"),
-    "criteo": PublicRange(0, 400, 10, "euros", "a cap of 400 euros, the one that earlier work on private labels used "
-                                               "for this log")}
+    "diabetes": PublicRange(
+        0,
+        400,
+        20,
+        "points",
+        "round numbers around a score whose published values have three digits; steps far below its spread",
+    ),
+    "california": PublicRange(
+        0, 5, 0.1, "100,000 dollars", "the census reports no price above 500,000 dollars, and says so"
+    ),
+    "criteo": PublicRange(
+        0, 400, 10, "euros", "a cap of 400 euros, the one that earlier work on private labels used for this log"
+    ),
+}
 
 # %% ../../nbs/learning/05_tabular.ipynb #607e24e7
 class LabelledRows(NamedTuple):
     "One side of a split."
-    features: np.ndarray # float [rows, d]
-    target: np.ndarray # float [rows]
+
+    features: np.ndarray  # float [rows, d]
+    target: np.ndarray  # float [rows]
+
 
 def _check_shapes(data):
     n = len(data.target)
     d = len(data.columns)
     shapes = data.features.shape, data.target.shape, data.test.shape
-    if shapes == ((n, d), (n,), (n,)): return
-    raise ValueError(f"{data.name}: needs features [n, {d}], target [n] and test [n], "
-                     f"got {shapes[0]}, {shapes[1]} and {shapes[2]}")
+    if shapes == ((n, d), (n,), (n,)):
+        return
+    raise ValueError(
+        f"{data.name}: needs features [n, {d}], target [n] and test [n], got {shapes[0]}, {shapes[1]} and {shapes[2]}"
+    )
+
 
 def _check_rows(data):
     rows = np.flatnonzero(~np.isfinite(data.features).all(1))
-    if len(rows): raise ValueError(f"{data.name}: row {rows[0]} has a feature that is missing or infinite")
+    if len(rows):
+        raise ValueError(f"{data.name}: row {rows[0]} has a feature that is missing or infinite")
     rows = np.flatnonzero(~np.isfinite(data.target))
-    if len(rows): raise ValueError(f"{data.name}: row {rows[0]} has no finite target")
+    if len(rows):
+        raise ValueError(f"{data.name}: row {rows[0]} has no finite target")
     n = len(data.target)
     if not 2 <= data.test.sum() <= n - 2:
         needs = "at least 2 rows for the score and 2 to learn from"
@@ -98,13 +115,14 @@ def _check_rows(data):
 @dataclass(frozen=True, eq=False)
 class TabularData:
     "Features, a numeric target with its public range, and rows kept for the score."
-    name: str # a name in `TABLES`, or your own
-    features: np.ndarray # float [n, d], finite; public
-    columns: tuple # d names
-    target: np.ndarray # float [n], finite; secret
-    public: PublicRange # where the target may lie
-    test: np.ndarray # bool [n], True: kept for the score; made without looking at the target
-    counts: bool = False # whether the target counts events, so that Poisson regression fits
+
+    name: str  # a name in `TABLES`, or your own
+    features: np.ndarray  # float [n, d], finite; public
+    columns: tuple  # d names
+    target: np.ndarray  # float [n], finite; secret
+    public: PublicRange  # where the target may lie
+    test: np.ndarray  # bool [n], True: kept for the score; made without looking at the target
+    counts: bool = False  # whether the target counts events, so that Poisson regression fits
 
     def __post_init__(self):
         for field, kind in (("features", float), ("target", float), ("test", bool)):
@@ -113,15 +131,16 @@ class TabularData:
         _check_shapes(self)
         _check_rows(self)
 
-    def part(self,
-        test: bool, # True: the rows for the score; False: those to learn from
-    ) -> LabelledRows: # features and target of these rows
+    def part(
+        self,
+        test: bool,  # True: the rows for the score; False: those to learn from
+    ) -> LabelledRows:  # features and target of these rows
         "Return one side of the split."
         rows = self.test == test
         return LabelledRows(self.features[rows], self.target[rows])
 
     @property
-    def sha256(self) -> str: # hexadecimal
+    def sha256(self) -> str:  # hexadecimal
         "The digest of names, features, target and split."
         names = json.dumps([self.name, list(self.columns), *self.features.shape])
         digest = hashlib.sha256(names.encode())
@@ -136,17 +155,18 @@ class TabularData:
 
 # %% ../../nbs/learning/05_tabular.ipynb #faf0707f
 def group_split(
-    groups: Sequence, # [n] names or numbers: rows of one group stay together
-    fraction: float = .25, # share of the groups that is kept for the score, between 0 and 1 (exclusive)
-    seed: int = 0, # >= 0
-) -> np.ndarray: # bool [n], True: kept for the score
+    groups: Sequence,  # [n] names or numbers: rows of one group stay together
+    fraction: float = 0.25,  # share of the groups that is kept for the score, between 0 and 1 (exclusive)
+    seed: int = 0,  # >= 0
+) -> np.ndarray:  # bool [n], True: kept for the score
     "Draw the rows to keep for the score, by group."
     if isinstance(fraction, bool) or not isinstance(fraction, Real) or not 0 < fraction < 1:
         raise ValueError(f"fraction: needs a number between 0 and 1, got {fraction!r}")
     kinds, member = np.unique(np.asarray(groups), return_inverse=True)
     n_kept = n_prior_rows(len(kinds), fraction)
-    bits = np.random.PCG64(np.random.SeedSequence([seed, 25])) # the rows are public: no release, no named stream
+    bits = np.random.PCG64(np.random.SeedSequence([seed, 25]))  # the rows are public: no release, no named stream
     return np.isin(member, np.argpartition(bits.random_raw(len(kinds)), n_kept - 1)[:n_kept])
+
 
 def _runs(rows) -> np.ndarray:
     "A number for every maximal run of equal neighbouring rows."
@@ -156,7 +176,8 @@ def _runs(rows) -> np.ndarray:
 # %% ../../nbs/learning/05_tabular.ipynb #f04ca230
 RANDHIE = ("lncoins", "idp", "lpi", "fmde", "physlm", "disea", "hlthg", "hlthf", "hlthp")
 
-def randhie() -> TabularData: # 20,190 person-years, 9 features, verified; ImportError without statsmodels
+
+def randhie() -> TabularData:  # 20,190 person-years, 9 features, verified; ImportError without statsmodels
     "Read visits to a doctor in a year, from the RAND Health Insurance Experiment."
     if not (package := find_spec("statsmodels")):
         raise ImportError("randhie comes with statsmodels: pip install 'blockrr[study]'")
@@ -173,19 +194,24 @@ def randhie() -> TabularData: # 20,190 person-years, 9 features, verified; Impor
 # %% ../../nbs/learning/05_tabular.ipynb #739ee3ea
 TABLE_SHA256 = {
     "randhie": "6580b56728327ba5b0b4f4965b763f045dc313963361b5e76e7e0266c6e97f1a",
-    "diabetes": "2cb032993bbd03512ce034523c830630b53cc093e7baeeb6dec8fdc5d2802030"}
+    "diabetes": "2cb032993bbd03512ce034523c830630b53cc093e7baeeb6dec8fdc5d2802030",
+}
+
 
 def _verified(data) -> TabularData:
     "The table, if its digest is the one written down."
     expected = TABLE_SHA256[data.name]
     if data.sha256 != expected:
-        raise ValueError(f"{data.name} has SHA-256 {data.sha256}, expected {expected}; "
-                         "the package that ships it has changed it")
+        raise ValueError(
+            f"{data.name} has SHA-256 {data.sha256}, expected {expected}; the package that ships it has changed it"
+        )
     return data
 
-def diabetes() -> TabularData: # 442 patients, 10 features, verified; ImportError without scikit-learn
+
+def diabetes() -> TabularData:  # 442 patients, 10 features, verified; ImportError without scikit-learn
     "Return a score of disease progression, from scikit-learn."
     from sklearn.datasets import load_diabetes
+
     raw = load_diabetes(scaled=False)
     test = group_split(np.arange(len(raw.target)))
     columns = tuple(raw.feature_names)
@@ -196,6 +222,7 @@ CALIFORNIA = ("MedInc", "HouseAge", "AveRooms", "AveBedrms", "Population", "AveO
 # of cal_housing.tgz, as scikit-learn has it
 CALIFORNIA_SHA256 = "aaa5c9a6afe2225cc2aed2723682ae403280c4a3695a2ddda4ffb5d8215ea681"
 
+
 def _numbers_in(lines, columns, name) -> np.ndarray:
     "Lines of comma-separated numbers; errors name line and column."
     table = []
@@ -203,25 +230,31 @@ def _numbers_in(lines, columns, name) -> np.ndarray:
         fields = line.split(",")
         if len(fields) != columns:
             raise ValueError(f"{name}: line {i} has {len(fields)} fields, needs {columns} separated by commas")
-        try: table.append([float(v) for v in fields])
-        except ValueError: raise ValueError(f"{name}: line {i} has a field that is not a number") from None
+        try:
+            table.append([float(v) for v in fields])
+        except ValueError:
+            raise ValueError(f"{name}: line {i} has a field that is not a number") from None
     return np.array(table).reshape(-1, columns)
+
 
 def _california_text(path, sha256) -> str:
     "The text of cal_housing.data, from the file itself or from the verified archive."
-    if path.suffix != ".tgz": return path.read_text(encoding="ascii", errors="replace")
+    if path.suffix != ".tgz":
+        return path.read_text(encoding="ascii", errors="replace")
     blob = path.read_bytes()
     got = hashlib.sha256(blob).hexdigest()
-    if got != sha256: raise ValueError(f"{path.name} has SHA-256 {got}, expected {sha256}")
+    if got != sha256:
+        raise ValueError(f"{path.name} has SHA-256 {got}, expected {sha256}")
     with tarfile.open(fileobj=io.BytesIO(blob)) as tar:
         return tar.extractfile("CaliforniaHousing/cal_housing.data").read().decode("ascii")
 
 # %% ../../nbs/learning/05_tabular.ipynb #f9b29883
-def _districts(raw, name) -> np.ndarray: # [n, 8]
+def _districts(raw, name) -> np.ndarray:  # [n, 8]
     "The features of districts; ValueError where a column cannot be what it should be."
     longitude, latitude, age, rooms, bedrooms, people, households, income, _ = raw.T
     empty = np.flatnonzero(~(households > 0))
-    if len(empty): raise ValueError(f"{name}: line {empty[0] + 1} has no household")
+    if len(empty):
+        raise ValueError(f"{name}: line {empty[0] + 1} has no household")
     west_east = abs(longitude + 119.5) < 6
     south_north = abs(latitude - 37.5) < 6
     if not (west_east & south_north).all():
@@ -229,33 +262,56 @@ def _districts(raw, name) -> np.ndarray: # [n, 8]
     shares = rooms / households, bedrooms / households
     return np.column_stack([income, age, *shares, people, people / households, latitude, longitude])
 
+
 def california(
-    path: PathLike, # cal_housing.tgz or cal_housing.data
-    rows: int = 20_640, # how many rows there must be
-    sha256: str = CALIFORNIA_SHA256, # of the archive
-) -> TabularData: # FileNotFoundError or ValueError for a file that is something else
+    path: PathLike,  # cal_housing.tgz or cal_housing.data
+    rows: int = 20_640,  # how many rows there must be
+    sha256: str = CALIFORNIA_SHA256,  # of the archive
+) -> TabularData:  # FileNotFoundError or ValueError for a file that is something else
     "Read California Housing: median house prices of districts."
     path = Path(path)
     raw = _numbers_in(_california_text(path, sha256).split(), 9, path.name)
-    if len(raw) != rows: raise ValueError(f"{path.name}: needs {rows:,} lines, got {len(raw):,}")
+    if len(raw) != rows:
+        raise ValueError(f"{path.name}: needs {rows:,} lines, got {len(raw):,}")
     test = group_split(np.arange(len(raw)))
     x = _districts(raw, path.name)
     return TabularData("california", x, CALIFORNIA, raw[:, 8] / 1e5, RANGES["california"], test)
 
 # %% ../../nbs/learning/05_tabular.ipynb #c7cb8548
-CRITEO = ("sale", "amount", "delay", "click_time", "clicks_week", "price", "age_group", "device", "audience",
-          "gender", "brand", *(f"category_{i}" for i in range(1, 8)), "country", "product", "title", "partner", "user")
+CRITEO = (
+    "sale",
+    "amount",
+    "delay",
+    "click_time",
+    "clicks_week",
+    "price",
+    "age_group",
+    "device",
+    "audience",
+    "gender",
+    "brand",
+    *(f"category_{i}" for i in range(1, 8)),
+    "country",
+    "product",
+    "title",
+    "partner",
+    "user",
+)
+
 
 class _Sale(NamedTuple):
     "A line of the log with a sale."
+
     amount: float
-    numbers: list # clicks in a week and price
-    identifiers: list # of product, audience and the like
+    numbers: list  # clicks in a week and price
+    identifiers: list  # of product, audience and the like
     user: str
+
 
 def _sale(fields, line, name) -> _Sale:
     "The fields of a line with a sale."
-    try: amount, *numbers = (float(fields[k]) for k in (1, 4, 5))
+    try:
+        amount, *numbers = (float(fields[k]) for k in (1, 4, 5))
     except ValueError:
         needs = "fields 2, 5 and 6 (amount, clicks_week, price) must be numbers"
         raise ValueError(f"{name}: line {line}, {needs}") from None
@@ -263,31 +319,35 @@ def _sale(fields, line, name) -> _Sale:
         raise ValueError(f"{name}: line {line}, field 2 (amount) must be >= 0 where there was a sale")
     return _Sale(amount, numbers, fields[6:-1], fields[-1])
 
+
 def _sales(f, rows, name):
     "The lines with a sale; errors name line and column and show nothing."
     for i, line in enumerate(f, 1):
         fields = line.rstrip("\r\n").split("\t")
         if len(fields) != len(CRITEO):
             raise ValueError(f"{name}: line {i} has {len(fields)} fields, needs {len(CRITEO)} separated by tabs")
-        if fields[0] not in ("0", "1"): raise ValueError(f"{name}: line {i}, field 1 (sale) must be 0 or 1")
+        if fields[0] not in ("0", "1"):
+            raise ValueError(f"{name}: line {i}, field 1 (sale) must be 0 or 1")
         if fields[0] == "1" and rows > 0:
             yield _sale(fields, i, name)
             rows -= 1
-        if rows <= 0: return
+        if rows <= 0:
+            return
 
 # %% ../../nbs/learning/05_tabular.ipynb #a49dcf76
 def criteo(
-    path: PathLike, # the tab-separated log, plain or compressed (.gz)
-    rows: int = 100_000, # the first so many sales
-    buckets: int = 8, # columns that each identifier is hashed to
-) -> TabularData: # FileNotFoundError or ValueError for a file that is something else
+    path: PathLike,  # the tab-separated log, plain or compressed (.gz)
+    rows: int = 100_000,  # the first so many sales
+    buckets: int = 8,  # columns that each identifier is hashed to
+) -> TabularData:  # FileNotFoundError or ValueError for a file that is something else
     "Read the Criteo Sponsored Search Conversion Log: euros spent after a click."
     path = Path(path)
     names = CRITEO[6:-1]
     open_text = gzip.open if path.suffix == ".gz" else open
     with open_text(path, "rt", encoding="utf-8", errors="replace") as f:
         sales = list(_sales(f, rows, path.name))
-    if len(sales) < 16: raise ValueError(f"{path.name}: needs at least 16 lines with a sale, got {len(sales)}")
+    if len(sales) < 16:
+        raise ValueError(f"{path.name}: needs at least 16 lines with a sale, got {len(sales)}")
     x = np.zeros((len(sales), 2 + buckets * len(names)), np.float32)
     for row, sale in zip(x, sales):
         row[:2] = np.log1p(np.maximum(sale.numbers, 0))
@@ -300,20 +360,28 @@ def criteo(
 
 # %% ../../nbs/learning/05_tabular.ipynb #0887bab9
 TABLES = ("randhie", "diabetes", "california", "criteo")
-_SHIPPED = {"randhie": randhie, "diabetes": diabetes} # with a package
+_SHIPPED = {"randhie": randhie, "diabetes": diabetes}  # with a package
 _READERS = {"california": california, "criteo": criteo}
-_FILES = {"california": ("cal_housing.tgz", "cal_housing.data", "CaliforniaHousing/cal_housing.data"),
-          "criteo": ("CriteoSearchData", "CriteoSearchData.gz", "Criteo_Conversion_Search/CriteoSearchData")}
+_FILES = {
+    "california": ("cal_housing.tgz", "cal_housing.data", "CaliforniaHousing/cal_housing.data"),
+    "criteo": ("CriteoSearchData", "CriteoSearchData.gz", "Criteo_Conversion_Search/CriteoSearchData"),
+}
+
 
 def tabular(
-    name: str, # one of `TABLES`
-    root: PathLike | None = None, # data folder, see `data_root`; only for tables from files
-) -> TabularData: # ValueError for an unknown name, FileNotFoundError that says where the file should be
+    name: str,  # one of `TABLES`
+    root: PathLike | None = None,  # data folder, see `data_root`; only for tables from files
+) -> TabularData:  # ValueError for an unknown name, FileNotFoundError that says where the file should be
     "Return a table by its name."
-    if name not in TABLES: raise ValueError(f"name: needs one of {', '.join(TABLES)}, got {name!r}")
-    if name in _SHIPPED: return _SHIPPED[name]()
+    if name not in TABLES:
+        raise ValueError(f"name: needs one of {', '.join(TABLES)}, got {name!r}")
+    if name in _SHIPPED:
+        return _SHIPPED[name]()
     folder = data_root(root)
     for file in _FILES[name]:
-        if (folder / file).is_file(): return _READERS[name](folder / file)
-    raise FileNotFoundError(f"{name}: needs one of {', '.join(_FILES[name])} in {folder}; "
-                            "point root=... or BLOCKRR_DATA at the folder that has it")
+        if (folder / file).is_file():
+            return _READERS[name](folder / file)
+    raise FileNotFoundError(
+        f"{name}: needs one of {', '.join(_FILES[name])} in {folder}; "
+        "point root=... or BLOCKRR_DATA at the folder that has it"
+    )

@@ -38,37 +38,43 @@ def _check_field(recipe, name, kind, bounds):
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     "How a network is trained; the paper's way at the defaults. Records hold these names."
-    epochs: int = 160 # passes over the images, >= 1; the paper has 110 at epsilon .6
-    batch: int = 512 # images a step, >= 2; the last batch of an epoch has what is left
-    rate: float = .4 # largest learning rate, > 0
-    momentum: float = .9 # 0 to 1
-    nesterov: bool = True # look ahead by one momentum step
-    weight_decay: float = 1e-4 # on all parameters, >= 0
-    warmup: float = .15 # fraction of the epochs in which the rate grows
-    reshuffle: bool = True # another order in each epoch; False: one order, kept
-    late: int = 10 # the last epochs, whose accuracies are averaged, >= 1
-    flip: bool = True # see `Augmentation` for these four
+
+    epochs: int = 160  # passes over the images, >= 1; the paper has 110 at epsilon .6
+    batch: int = 512  # images a step, >= 2; the last batch of an epoch has what is left
+    rate: float = 0.4  # largest learning rate, > 0
+    momentum: float = 0.9  # 0 to 1
+    nesterov: bool = True  # look ahead by one momentum step
+    weight_decay: float = 1e-4  # on all parameters, >= 0
+    warmup: float = 0.15  # fraction of the epochs in which the rate grows
+    reshuffle: bool = True  # another order in each epoch; False: one order, kept
+    late: int = 10  # the last epochs, whose accuracies are averaged, >= 1
+    flip: bool = True  # see `Augmentation` for these four
     pad: int = 4
     cutout: int = 8
     mixup: int = 8
-    width: int = 64 # channels of the network's first stage
+    width: int = 64  # channels of the network's first stage
 
     def __post_init__(self):
         integers = dict(epochs=1, batch=2, late=1, width=1, pad=0, cutout=0, mixup=0)
-        for name, low in integers.items(): _check_field(self, name, Integral, (low, math.inf))
-        for name in ("momentum", "warmup"): _check_field(self, name, Real, (0, 1))
+        for name, low in integers.items():
+            _check_field(self, name, Integral, (low, math.inf))
+        for name in ("momentum", "warmup"):
+            _check_field(self, name, Real, (0, 1))
         _check_field(self, "weight_decay", Real, (0, math.inf))
         _check_field(self, "rate", Real, (1e-12, math.inf))
         for name in ("nesterov", "reshuffle", "flip"):
             value = getattr(self, name)
-            if not isinstance(value, bool): raise TypeError(f"{name}: needs True or False, got {value!r}")
+            if not isinstance(value, bool):
+                raise TypeError(f"{name}: needs True or False, got {value!r}")
 
-    def augmentation(self,
-        images: np.ndarray, # training images, uint8 [n, h, w, c]
+    def augmentation(
+        self,
+        images: np.ndarray,  # training images, uint8 [n, h, w, c]
     ) -> Augmentation:
         "Choose what to do to images: grey ones are normalised by their own mean, others by the paper's constants."
         common = dict(flip=self.flip, pad=self.pad, cutout=self.cutout, mixup=self.mixup)
-        if images.shape[3] == 3: return Augmentation(**common)
+        if images.shape[3] == 3:
+            return Augmentation(**common)
         pixels = np.asarray(images, np.float32) / 255
         mean = pixels.mean((0, 1, 2)).tolist()
         std = pixels.std((0, 1, 2)).tolist()
@@ -77,53 +83,64 @@ class Recipe:
 # %% ../../nbs/learning/13_training.ipynb #a4408d3d
 PAPER = Recipe()
 
+
 def paper_epochs(
-    epsilon: float, # privacy budget
-) -> int: # number of epochs
+    epsilon: float,  # privacy budget
+) -> int:  # number of epochs
     "Say how long the paper trains at this budget."
-    return 110 if epsilon == .6 else 160
+    return 110 if epsilon == 0.6 else 160
 
 # %% ../../nbs/learning/13_training.ipynb #970fd127
 def lr_factor(
-    epoch: int, # 0 .. epochs - 1
-    epochs: int, # of the whole training
-    warmup: float = Recipe.warmup, # fraction of the epochs in which the rate grows
-) -> float: # to multiply the base rate with
+    epoch: int,  # 0 .. epochs - 1
+    epochs: int,  # of the whole training
+    warmup: float = Recipe.warmup,  # fraction of the epochs in which the rate grows
+) -> float:  # to multiply the base rate with
     "Give the paper's schedule: linear warm-up, then three falls by a factor of ten."
-    if not 0 <= epoch < epochs: raise ValueError(f"epoch: needs 0 <= epoch < {epochs}, got {epoch}")
+    if not 0 <= epoch < epochs:
+        raise ValueError(f"epoch: needs 0 <= epoch < {epochs}, got {epoch}")
     rising = int(warmup * epochs)
-    if epoch < rising: return (epoch + 1) / rising
+    if epoch < rising:
+        return (epoch + 1) / rising
     done = (epoch + 1) / epochs
-    for end, factor in ((.3, 1.), (.6, .1), (.9, .01)):
-        if done < end: return factor
-    return .001
+    for end, factor in ((0.3, 1.0), (0.6, 0.1), (0.9, 0.01)):
+        if done < end:
+            return factor
+    return 0.001
 
 # %% ../../nbs/learning/13_training.ipynb #35485f56
 def optimiser(
-    model: nn.Module, # whose parameters are trained
-    recipe: Recipe, # rate, momentum, decay
+    model: nn.Module,  # whose parameters are trained
+    recipe: Recipe,  # rate, momentum, decay
 ) -> torch.optim.Optimizer:
     "Make the paper's optimiser at its full rate."
     parameters = list(model.parameters())
-    return torch.optim.SGD(parameters, recipe.rate, recipe.momentum, nesterov=recipe.nesterov,
-                           weight_decay=recipe.weight_decay, fused=True if parameters[0].is_cuda else None)
+    return torch.optim.SGD(
+        parameters,
+        recipe.rate,
+        recipe.momentum,
+        nesterov=recipe.nesterov,
+        weight_decay=recipe.weight_decay,
+        fused=True if parameters[0].is_cuda else None,
+    )
 
 # %% ../../nbs/learning/13_training.ipynb #4fbd0dc7
 def training_bytes(
-    recipe: Recipe, # width and batch
-    size: Sequence[int], # (height, width, channels) of an image
-    n_classes: int = 10, # outputs of the network
+    recipe: Recipe,  # width and batch
+    size: Sequence[int],  # (height, width, channels) of an image
+    n_classes: int = 10,  # outputs of the network
     *,
-    itemsize: int = 2, # bytes of an activation: 2 in bfloat16, 4 in float32
+    itemsize: int = 2,  # bytes of an activation: 2 in bfloat16, 4 in float32
 ) -> int:
     "Estimate how much device memory one training step needs."
     height, width, channels = size
-    narrow = resnet18(0, n_classes, channels, width=1).eval() # activations are proportional to the width
+    narrow = resnet18(0, n_classes, channels, width=1).eval()  # activations are proportional to the width
     kept = []
     for module in narrow.modules():
         if isinstance(module, (nn.Conv2d, nn.BatchNorm2d)):
             module.register_forward_hook(lambda _, __, out: kept.append(out.numel()))
-    with torch.no_grad(): narrow(torch.zeros(1, channels, height, width))
+    with torch.no_grad():
+        narrow(torch.zeros(1, channels, height, width))
     whole = resnet18(0, n_classes, channels, width=recipe.width, device="meta")
     weights = sum(p.numel() for p in whole.parameters())
     return itemsize * recipe.batch * recipe.width * sum(kept) + 14 * weights
@@ -131,16 +148,20 @@ def training_bytes(
 # %% ../../nbs/learning/13_training.ipynb #103eb224
 class Predictions(NamedTuple):
     "Classes of images, and the batch that fitted into memory."
-    classes: torch.Tensor # uint8 [n], on the images' device
+
+    classes: torch.Tensor  # uint8 [n], on the images' device
     batch: int
 
-def _reason(error) -> str: return str(error).partition(". ")[2][:120] or str(error)
+
+def _reason(error) -> str:
+    return str(error).partition(". ")[2][:120] or str(error)
+
 
 def predict(
-    forward: Callable, # uint8 [b, h, w, c] -> logits [b, K]
-    images: torch.Tensor, # uint8 [n, h, w, c]
-    batch: int, # images a step
-) -> Predictions: # RuntimeError where not even one image fits
+    forward: Callable,  # uint8 [b, h, w, c] -> logits [b, K]
+    images: torch.Tensor,  # uint8 [n, h, w, c]
+    batch: int,  # images a step
+) -> Predictions:  # RuntimeError where not even one image fits
     "Find the most likely class of every image, in steps that fit into memory."
     while True:
         try:
@@ -149,15 +170,20 @@ def predict(
         except torch.OutOfMemoryError as e:
             if batch == 1:
                 raise RuntimeError(f"evaluation: not even one image fits into the device's memory: {e}") from None
-            warnings.warn(f"evaluation: a batch of {batch} does not fit into the device's memory ({_reason(e)}); "
-                          f"trying {batch // 2}", stacklevel=2)
+            warnings.warn(
+                f"evaluation: a batch of {batch} does not fit into the device's memory ({_reason(e)}); "
+                f"trying {batch // 2}",
+                stacklevel=2,
+            )
         batch //= 2
-        if images.is_cuda: torch.cuda.empty_cache()
+        if images.is_cuda:
+            torch.cuda.empty_cache()
 
 # %% ../../nbs/learning/13_training.ipynb #ead865bf
 def _warn_uncompiled(mode, error):
     what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     warnings.warn(f"compile={mode}: does not work here, going on uncompiled ({what})", stacklevel=3)
+
 
 def _three_steps(step, images):
     "Forward and backward, without consequences for the weights."
@@ -165,19 +191,21 @@ def _three_steps(step, images):
     chance = torch.Generator(images.device).manual_seed(0)
     draws = draw(n, n, images.shape[1:], settings=step.settings, generator=chance)
     labels = torch.zeros(n, dtype=torch.long, device=images.device)
-    for _ in range(3): # a CUDA graph is recorded in the second call
+    for _ in range(3):  # a CUDA graph is recorded in the second call
         step(images, labels, draws).backward()
-        step.model.zero_grad() # a gradient that stayed would be overwritten by the graph
+        step.model.zero_grad()  # a gradient that stayed would be overwritten by the graph
 
 # %% ../../nbs/learning/13_training.ipynb #b1e78d1c
 class TrainingStep:
     "A network's loss on a batch, compiled for full batches where asked."
-    def __init__(self,
-        model: nn.Module, # changed by training
-        settings: Augmentation, # of the images
-        batch: int, # size of a full batch
+
+    def __init__(
+        self,
+        model: nn.Module,  # changed by training
+        settings: Augmentation,  # of the images
+        batch: int,  # size of a full batch
         *,
-        how: Execution, # precision, compilation
+        how: Execution,  # precision, compilation
     ):
         self.model = model
         self.settings = settings
@@ -187,29 +215,35 @@ class TrainingStep:
         compiled = how.compile != "off"
         self.compiled = torch.compile(self.loss, dynamic=False, fullgraph=True, mode=how.compile) if compiled else None
 
-    def logits(self, x: torch.Tensor) -> torch.Tensor: # float32 [n, c, h, w] -> float32 [n, K]
+    def logits(self, x: torch.Tensor) -> torch.Tensor:  # float32 [n, c, h, w] -> float32 [n, K]
         "Classify normalised images."
         kind = torch.device(self.how.device).type
         low = self.how.precision == "bfloat16"
-        with torch.autocast(kind, torch.bfloat16, low): return self.model(x).float()
+        with torch.autocast(kind, torch.bfloat16, low):
+            return self.model(x).float()
 
-    def loss(self, images: torch.Tensor, labels: torch.Tensor, draws: Draws) -> torch.Tensor: # scalar
+    def loss(self, images: torch.Tensor, labels: torch.Tensor, draws: Draws) -> torch.Tensor:  # scalar
         "Compute the loss of a batch, uncompiled."
         mixed = mix(augment(images, draws, self.settings, constants=self.constants), draws)
         return mixed_loss(self.logits(mixed), labels, draws)
 
-    def __call__(self, images: torch.Tensor, labels: torch.Tensor, draws: Draws) -> torch.Tensor: # scalar
+    def __call__(self, images: torch.Tensor, labels: torch.Tensor, draws: Draws) -> torch.Tensor:  # scalar
         "Compute the loss of a batch; gradients are left to `backward`."
-        if self.compiled is None or len(images) != self.batch: return self.loss(images, labels, draws)
-        if self.how.cuda: torch.compiler.cudagraph_mark_step_begin()
+        if self.compiled is None or len(images) != self.batch:
+            return self.loss(images, labels, draws)
+        if self.how.cuda:
+            torch.compiler.cudagraph_mark_step_begin()
         return self.compiled(images, labels, draws)
 
-    def warm_up(self, images: torch.Tensor) -> bool: # uint8 [batch, h, w, c] -> whether compiled execution works
+    def warm_up(self, images: torch.Tensor) -> bool:  # uint8 [batch, h, w, c] -> whether compiled execution works
         "Compile now; where that fails, say why and go on uncompiled."
-        try: _three_steps(self, images)
-        except torch.OutOfMemoryError: raise
-        except Exception as e: # compilers fail in many ways
-            if self.compiled is None: raise
+        try:
+            _three_steps(self, images)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as e:  # compilers fail in many ways
+            if self.compiled is None:
+                raise
             _warn_uncompiled(self.how.compile, e)
             self.compiled = None
         self.model.zero_grad()
@@ -219,10 +253,11 @@ class TrainingStep:
 @dataclass(frozen=True)
 class Training:
     "What one training gave."
-    predictions: np.ndarray # uint8 [late epochs, n_test]
-    losses: tuple # mean loss of each epoch
-    epoch_seconds: tuple # wall time of each epoch, without predictions
-    n: int # training images
+
+    predictions: np.ndarray  # uint8 [late epochs, n_test]
+    losses: tuple  # mean loss of each epoch
+    epoch_seconds: tuple  # wall time of each epoch, without predictions
+    n: int  # training images
 
     @property
     def images_per_second(self) -> float:
@@ -232,12 +267,14 @@ class Training:
 # %% ../../nbs/learning/13_training.ipynb #fdd002fe
 class Generators(NamedTuple):
     "The two streams of a training."
-    weights: torch.Generator # on the CPU
-    chance: torch.Generator # of order and augmentation, on the images' device
+
+    weights: torch.Generator  # on the CPU
+    chance: torch.Generator  # of order and augmentation, on the images' device
+
 
 def generators(
-    seed: int | np.random.SeedSequence, # an integer >= 0, or a SeedSequence
-    device: torch.device | str, # where images are
+    seed: int | np.random.SeedSequence,  # an integer >= 0, or a SeedSequence
+    device: torch.device | str,  # where images are
 ) -> Generators:
     "Seed the two streams of a training."
     sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
@@ -245,10 +282,13 @@ def generators(
     weights, chance = (int(word) for word in words)
     return Generators(torch.Generator().manual_seed(weights), torch.Generator(device).manual_seed(chance))
 
+
 class Examples(NamedTuple):
     "Released labels and the rows of their images, on the images' device."
-    labels: torch.Tensor # int64 [n]
-    rows: torch.Tensor # int64 [n]
+
+    labels: torch.Tensor  # int64 [n]
+    rows: torch.Tensor  # int64 [n]
+
 
 def _examples(labels, rows, images, n_classes) -> Examples:
     "Check labels and their rows."
@@ -261,12 +301,16 @@ def _examples(labels, rows, images, n_classes) -> Examples:
         raise ValueError(f"labels: needs 0 <= label < {n_classes}, got others")
     if rows.min() < 0 or rows.max() >= len(images):
         raise ValueError(f"rows: needs 0 <= row < {len(images)}, got {rows.min()} to {rows.max()}")
-    def on_device(a: np.ndarray) -> torch.Tensor: return torch.as_tensor(a.astype(np.int64), device=images.device)
+
+    def on_device(a: np.ndarray) -> torch.Tensor:
+        return torch.as_tensor(a.astype(np.int64), device=images.device)
+
     return Examples(on_device(labels), on_device(rows))
 
 # %% ../../nbs/learning/13_training.ipynb #8914aef2
 class _Loaded:
     "Images on a device, a network for them, and its step."
+
     def __init__(self, images, test_images, n_classes, *, recipe, how):
         self.recipe = recipe
         self.how = how
@@ -290,40 +334,39 @@ class _Loaded:
         needs = format_bytes(self.needs)
         return f"device memory: training in batches of {self.recipe.batch} needs about {needs}"
 
-
-
     @cached_property
     def compiled(self) -> bool:
         "Whether full batches run compiled; the first look compiles."
         full = torch.arange(self.recipe.batch, device=self.images.device) % len(self.images)
         return self.step.warm_up(self.images[full])
 
-    def warm_up(self) -> bool: # whether full batches run compiled
+    def warm_up(self) -> bool:  # whether full batches run compiled
         "Compile now, so that no epoch's time includes it."
         return self.compiled
 
 # %% ../../nbs/learning/13_training.ipynb #4a638017
 class Trainer(_Loaded):
     "Images on a device and a network that is trained on them again and again."
-    def __init__(self,
-        images: np.ndarray, # uint8 [n, h, w, c], of the training set
-        test_images: np.ndarray, # uint8 [m, h, w, c]
-        n_classes: int, # size of the label domain
+
+    def __init__(
+        self,
+        images: np.ndarray,  # uint8 [n, h, w, c], of the training set
+        test_images: np.ndarray,  # uint8 [m, h, w, c]
+        n_classes: int,  # size of the label domain
         *,
-        recipe: Recipe = PAPER, # how to train
-        how: Execution | None = None, # None: `execution()`
+        recipe: Recipe = PAPER,  # how to train
+        how: Execution | None = None,  # None: `execution()`
     ):
         super().__init__(images, test_images, n_classes, recipe=recipe, how=how or execution())
 
-
-
-    def epoch(self,
-        examples: Examples, # labels and rows, [n]
-        order: torch.Tensor, # int64 [n], in which they are taken
+    def epoch(
+        self,
+        examples: Examples,  # labels and rows, [n]
+        order: torch.Tensor,  # int64 [n], in which they are taken
         *,
-        chance: torch.Generator, # of augmentation
-        opt: torch.optim.Optimizer, # of the network
-    ) -> torch.Tensor: # mean loss, a scalar on the device
+        chance: torch.Generator,  # of augmentation
+        opt: torch.optim.Optimizer,  # of the network
+    ) -> torch.Tensor:  # mean loss, a scalar on the device
         "Make one pass, without waiting for the device."
         labels, rows = examples
         n = len(rows)
@@ -331,7 +374,7 @@ class Trainer(_Loaded):
         total = torch.zeros((), device=self.images.device)
         draws = draw(n, batch, self.images.shape[1:], settings=self.settings, generator=chance)
         for start in range(0, n, batch):
-            pick = order[start:start + batch]
+            pick = order[start : start + batch]
             of_batch = draws.batch(start, start + batch)
             loss = self.step(self.images[rows[pick]], labels[pick], of_batch)
             loss.backward()
@@ -342,14 +385,17 @@ class Trainer(_Loaded):
 
 # %% ../../nbs/learning/13_training.ipynb #dcd6c463
 @torch.no_grad()
-def _test_classes(trainer) -> torch.Tensor: # uint8 [m]
+def _test_classes(trainer) -> torch.Tensor:  # uint8 [m]
     "Classes of the test images by the network as it is."
+
     def forward(part: torch.Tensor) -> torch.Tensor:
         return trainer.step.logits(normalise(part, trainer.settings, trainer.step.constants))
+
     trainer.model.eval()
     classes, trainer.eval_batch = predict(forward, trainer.test_images, trainer.eval_batch)
     trainer.model.train()
     return classes
+
 
 def _train(trainer, examples, streams, *, epochs, report) -> Training:
     "Train from new weights."
@@ -359,26 +405,29 @@ def _train(trainer, examples, streams, *, epochs, report) -> Training:
     late, losses, seconds = ([] for _ in range(3))
     for e in range(epochs):
         start = time.perf_counter()
-        for group in opt.param_groups: group["lr"] = recipe.rate * lr_factor(e, epochs, recipe.warmup)
+        for group in opt.param_groups:
+            group["lr"] = recipe.rate * lr_factor(e, epochs, recipe.warmup)
         if e == 0 or recipe.reshuffle:
             order = torch.randperm(len(examples.rows), generator=chance, device=chance.device)
-        losses.append(trainer.epoch(examples, order, chance=chance, opt=opt).item()) # waits for the device
+        losses.append(trainer.epoch(examples, order, chance=chance, opt=opt).item())  # waits for the device
         seconds.append(time.perf_counter() - start)
-        if e >= epochs - recipe.late: late.append(_test_classes(trainer))
-        if report: report(e, losses[-1])
+        if e >= epochs - recipe.late:
+            late.append(_test_classes(trainer))
+        if report:
+            report(e, losses[-1])
     predictions = torch.stack(late).cpu().numpy()
     return Training(predictions, tuple(losses), tuple(seconds), len(examples.rows))
 
 # %% ../../nbs/learning/13_training.ipynb #98dc5ca1
 def fit(
-    trainer: Trainer, # its network is trained from new weights
-    labels: np.ndarray, # integers [n], the released labels, below n_classes
-    rows: np.ndarray | None = None, # int [n], their images; None: all in order
+    trainer: Trainer,  # its network is trained from new weights
+    labels: np.ndarray,  # integers [n], the released labels, below n_classes
+    rows: np.ndarray | None = None,  # int [n], their images; None: all in order
     *,
-    seed: int | np.random.SeedSequence = 0, # of the weights and everything else by chance
-    epochs: int | None = None, # None: the recipe's
-    report: Callable | None = None, # function (epoch, loss), called after each epoch
-) -> Training: # RuntimeError with the memory needed where the device has too little
+    seed: int | np.random.SeedSequence = 0,  # of the weights and everything else by chance
+    epochs: int | None = None,  # None: the recipe's
+    report: Callable | None = None,  # function (epoch, loss), called after each epoch
+) -> Training:  # RuntimeError with the memory needed where the device has too little
     "Train on one set of released labels."
     examples = _examples(labels, rows, trainer.images, trainer.n_classes)
     with tuned(trainer.how.cuda), memory_advice(f"{trainer.wanted}; choose a smaller batch"):
@@ -388,23 +437,26 @@ def fit(
 
 # %% ../../nbs/learning/13_training.ipynb #fa4a2d1e
 def speed(
-    trainer: Trainer, # its network is changed
-    steps: int = 20, # batches to time; only one where that takes long
-) -> float: # images per second
+    trainer: Trainer,  # its network is changed
+    steps: int = 20,  # batches to time; only one where that takes long
+) -> float:  # images per second
     "Time full batches."
     device = trainer.images.device
     batch = trainer.recipe.batch
     opt = optimiser(trainer.model, trainer.recipe)
     chance = torch.Generator(device).manual_seed(0)
+
     def seconds(n: int) -> float:
         rows = torch.arange(n * batch, device=device) % len(trainer.images)
         order = torch.arange(len(rows), device=device)
         start = time.perf_counter()
         loss = trainer.epoch(Examples(torch.zeros_like(rows), rows), order, chance=chance, opt=opt)
-        loss.item() # waits for the device
+        loss.item()  # waits for the device
         return time.perf_counter() - start
+
     with tuned(trainer.how.cuda):
         trainer.warm_up()
         first = seconds(1)
-        if first > 2: return batch / first
+        if first > 2:
+            return batch / first
         return batch * steps / min(seconds(steps) for _ in range(2))

@@ -6,9 +6,9 @@
 __all__ = ['SEPARATION', 'DIMENSION', 'GAIN', 'GOALS', 'predict', 'Option', 'Advice', 'advise']
 
 # %% ../../nbs/privacy/10_advise.ipynb #f2d3462a
+import math
 from dataclasses import dataclass
 from numbers import Real
-import math
 
 import numpy as np
 
@@ -21,37 +21,53 @@ from .release import check_floor
 from .sampling import check_epsilon
 
 # %% ../../nbs/privacy/10_advise.ipynb #166338a1
-SEPARATION, DIMENSION, GAIN = 2.1, 1000., .7
-_STRATA, _POINTS = 60, 12_000 # at most so many classes stand for all; so many test points in all
+SEPARATION, DIMENSION, GAIN = 2.1, 1000.0, 0.7
+_STRATA, _POINTS = 60, 12_000  # at most so many classes stand for all; so many test points in all
 
-def _strata(p) -> list: # of int arrays: classes that one of them stands for
+
+def _strata(p) -> list:  # of int arrays: classes that one of them stands for
     "The most frequent classes and the rarest each for itself, the others in groups of similar frequency."
     order = np.argsort(-p, kind="stable")
-    if len(p) <= _STRATA: return np.split(order, len(p))
+    if len(p) <= _STRATA:
+        return np.split(order, len(p))
     heavy = 2 * _STRATA // 3
-    return [*np.split(order[:heavy], heavy), *np.array_split(order[heavy:-1], min(_STRATA - heavy - 1, len(p) - heavy - 1)), order[-1:]]
+    return [
+        *np.split(order[:heavy], heavy),
+        *np.array_split(order[heavy:-1], min(_STRATA - heavy - 1, len(p) - heavy - 1)),
+        order[-1:],
+    ]
+
 
 class _Learner:
     "The model of learning under one prior; the same test points and noise for every mechanism."
+
     def __init__(self, prior, rows, per_class=None):
         p, rng = prior, np.random.default_rng(20_000)
         groups = _strata(p)
-        self.classes, self.mass, self.size = [g[len(g) // 2] for g in groups], np.array([p[g].sum() for g in groups]), np.array([len(g) for g in groups])
+        self.classes, self.mass, self.size = (
+            [g[len(g) // 2] for g in groups],
+            np.array([p[g].sum() for g in groups]),
+            np.array([len(g) for g in groups]),
+        )
         m = per_class or max(min(_POINTS * 60 // (len(groups) * max(len(p), 60)), 400), 20)
         self.y = np.repeat(self.classes, m)
         x = rng.standard_normal((len(self.y), len(p)))
         self.noise = rng.standard_normal(x.shape)
         x[np.arange(len(self.y)), self.y] += SEPARATION
-        with np.errstate(divide="ignore"): x = np.log(p) + SEPARATION * x
+        with np.errstate(divide="ignore"):
+            x = np.log(p) + SEPARATION * x
         x = np.exp(x - x.max(1, keepdims=True))
         self.posterior, self.prior, self.rows = x / x.sum(1, keepdims=True), p, rows
         self.weight = np.repeat(self.mass / m, m)
 
-    def per_class(self, m: Mechanism) -> np.ndarray: # float [n_groups]: predicted accuracy of each group of classes
+    def per_class(self, m: Mechanism) -> np.ndarray:  # float [n_groups]: predicted accuracy of each group of classes
         q, columns = self.prior @ m.transition, label_columns(m)
         A = self.posterior @ m.transition - q
         signal, v = float(self.weight @ (A * A).sum(1)), q * (1 - q)
-        if signal <= 1e-24: return self._answer(columns, np.broadcast_to(self.prior[columns], A.shape).copy(), q) # nothing to learn: the prior's mode
+        if signal <= 1e-24:
+            return self._answer(
+                columns, np.broadcast_to(self.prior[columns], A.shape).copy(), q
+            )  # nothing to learn: the prior's mode
         h = 1 / (1 + (v.sum() * DIMENSION / (self.rows * signal)) ** GAIN)
         score = q + h * A + self.noise[:, columns] * np.sqrt(h * (1 - h) * signal * v / max(v.sum(), 1e-300))
         return self._answer(columns, score, q)
@@ -62,176 +78,257 @@ class _Learner:
 
     def quality(self, m: Mechanism, goal: str) -> float:
         accuracy = self.per_class(m)
-        return float(self.mass @ accuracy if goal == "accuracy" else self.size @ accuracy / self.size.sum() if goal == "balanced" else accuracy.min())
+        return float(
+            self.mass @ accuracy
+            if goal == "accuracy"
+            else self.size @ accuracy / self.size.sum()
+            if goal == "balanced"
+            else accuracy.min()
+        )
 
 # %% ../../nbs/privacy/10_advise.ipynb #022de21f
 GOALS = ("accuracy", "balanced", "worst")
 
+
 def predict(
-    mechanism: Mechanism, # any mechanism that releases labels
-    prior, # n_labels weights >= 0
-    goal="accuracy", # "accuracy": overall; "balanced": mean over classes; "worst": the worst class
-    rows=30_000, # how many labels will be released, > 0 and at most 10**15
-) -> float: # 0 to 1
+    mechanism: Mechanism,  # any mechanism that releases labels
+    prior,  # n_labels weights >= 0
+    goal="accuracy",  # "accuracy": overall; "balanced": mean over classes; "worst": the worst class
+    rows=30_000,  # how many labels will be released, > 0 and at most 10**15
+) -> float:  # 0 to 1
     "The accuracy that a typical learner is predicted to reach on released labels."
-    label_columns(mechanism) # refuses anything but a Mechanism that releases labels
-    return _Learner(check_prior(prior, mechanism.labels), _check_rows(rows, "rows")).quality(mechanism, _check_goal(goal))
+    label_columns(mechanism)  # refuses anything but a Mechanism that releases labels
+    return _Learner(check_prior(prior, mechanism.labels), _check_rows(rows, "rows")).quality(
+        mechanism, _check_goal(goal)
+    )
+
 
 def _check_goal(goal) -> str:
-    if not isinstance(goal, str) or goal not in GOALS: raise ValueError(f"goal: needs one of {', '.join(GOALS)}, got {goal!r}")
+    if not isinstance(goal, str) or goal not in GOALS:
+        raise ValueError(f"goal: needs one of {', '.join(GOALS)}, got {goal!r}")
     return goal
 
+
 def _check_rows(rows, name) -> float:
-    if isinstance(rows, (bool, np.bool_)) or not isinstance(rows, Real): raise TypeError(f"{name}: needs a number of rows, got {rows!r}")
-    if not 0 < rows <= 10**15: raise ValueError(f"{name}: needs a number of rows > 0 and at most 10**15, got {rows}")
+    if isinstance(rows, (bool, np.bool_)) or not isinstance(rows, Real):
+        raise TypeError(f"{name}: needs a number of rows, got {rows!r}")
+    if not 0 < rows <= 10**15:
+        raise ValueError(f"{name}: needs a number of rows > 0 and at most 10**15, got {rows}")
     return float(rows)
 
 # %% ../../nbs/privacy/10_advise.ipynb #96a33379
 @dataclass(frozen=True)
 class Option:
     "A mechanism with its settings, and how good it is predicted to be."
-    method: str # as in `release`
-    settings: dict # arguments for `release`: sigma and l, or floor (a fraction of the largest possible); empty for RR and RRWithPrior
-    k: int # labels on the upper level: all, RRWithPrior's k, or the majority's size
-    mechanism: Mechanism # built from the prior that was given
-    quality: float # predicted, 0 to 1
-    spread: float = 0. # standard deviation of the prediction over redrawn priors
 
-    def __str__(self): return _NAMES[self.method] + "".join(f" {n}={v:.3g}" for n, v in self.settings.items()) + ("" if self.method == "rr" else f" (k={self.k})")
+    method: str  # as in `release`
+    settings: dict  # arguments for `release`: sigma and l, or floor (a fraction of the largest possible); empty for RR and RRWithPrior
+    k: int  # labels on the upper level: all, RRWithPrior's k, or the majority's size
+    mechanism: Mechanism  # built from the prior that was given
+    quality: float  # predicted, 0 to 1
+    spread: float = 0.0  # standard deviation of the prediction over redrawn priors
+
+    def __str__(self):
+        return (
+            _NAMES[self.method]
+            + "".join(f" {n}={v:.3g}" for n, v in self.settings.items())
+            + ("" if self.method == "rr" else f" (k={self.k})")
+        )
+
 
 _NAMES = {"rr": "RR", "rr_with_prior": "RRWithPrior", "block_rr": "BlockRR", "optimal_rr": "OptimalRR"}
 _FLOORS = tuple(i / 10 for i in range(1, 10))
 
-def _build(rule, p, epsilon, domain) -> tuple: # (k, mechanism) that a rule makes of a prior
+
+def _build(rule, p, epsilon, domain) -> tuple:  # (k, mechanism) that a rule makes of a prior
     method, settings = rule
-    if method == "rr": return len(p), rr(domain, epsilon)
-    if method == "rr_with_prior": return best_k(p, epsilon), rr_with_prior(p, epsilon, labels=domain)
-    if method == "optimal_rr": return best_k(p, epsilon), optimal_rr(p, epsilon, settings["floor"] * frontier(p, epsilon).largest_floor, domain)
+    if method == "rr":
+        return len(p), rr(domain, epsilon)
+    if method == "rr_with_prior":
+        return best_k(p, epsilon), rr_with_prior(p, epsilon, labels=domain)
+    if method == "optimal_rr":
+        return best_k(p, epsilon), optimal_rr(
+            p, epsilon, settings["floor"] * frontier(p, epsilon).largest_floor, domain
+        )
     majority = len(partition_by_weight(p, settings["sigma"]).majority)
     return majority, block_rr(partition_by_weight(p, settings["sigma"], min(settings["l"], majority)), epsilon, domain)
 
-def _menu(p, epsilon) -> list: # of rules (method, settings)
+
+def _menu(p, epsilon) -> list:  # of rules (method, settings)
     k = best_k(p, epsilon)
-    if k == len(p): return [("rr", {})] # RRWithPrior and OptimalRR are RR then, and BlockRR is no better
-    blocks = [("block_rr", {"sigma": sigma, "l": l}) for s, sigma in _sigmas(p, k) for l in sorted({1, (s + 1) // 2, s})]
+    if k == len(p):
+        return [("rr", {})]  # RRWithPrior and OptimalRR are RR then, and BlockRR is no better
+    blocks = [
+        ("block_rr", {"sigma": sigma, "l": l}) for s, sigma in _sigmas(p, k) for l in sorted({1, (s + 1) // 2, s})
+    ]
     return [("rr", {}), ("rr_with_prior", {})] + [("optimal_rr", {"floor": t}) for t in _FLOORS] + blocks
 
-def _sigmas(p, k) -> list: # (majority size, a sigma that gives it)
+
+def _sigmas(p, k) -> list:  # (majority size, a sigma that gives it)
     ordered = np.sort(p)[::-1]
-    gaps = np.flatnonzero(ordered[1:] < ordered[:-1] * (1 - 1e-9)) # a majority of size i + 1 ends before the gap
-    if len(gaps) > 9: gaps = np.unique(gaps[np.linspace(0, len(gaps) - 1, 6).astype(int)].tolist() + [gaps[np.abs(gaps + 1 - k).argmin()]])
+    gaps = np.flatnonzero(ordered[1:] < ordered[:-1] * (1 - 1e-9))  # a majority of size i + 1 ends before the gap
+    if len(gaps) > 9:
+        gaps = np.unique(
+            gaps[np.linspace(0, len(gaps) - 1, 6).astype(int)].tolist() + [gaps[np.abs(gaps + 1 - k).argmin()]]
+        )
     return [(int(i) + 1, 1 / math.log(2 * ordered[0] / (ordered[i] + ordered[i + 1]))) for i in gaps]
 
 # %% ../../nbs/privacy/10_advise.ipynb #65244d31
 _SETTINGS = {"rr": (), "rr_with_prior": (), "block_rr": ("sigma", "l"), "optimal_rr": ("floor",)}
 
-def _check_menu(menu) -> list: # of (method, settings)
+
+def _check_menu(menu) -> list:  # of (method, settings)
     "A menu as it was given, or an error that says which entry is wrong."
-    if isinstance(menu, (str, bytes, dict)) or not hasattr(menu, "__iter__"): raise TypeError(f"menu: needs a list of (method, settings), got {type(menu).__name__}")
+    if isinstance(menu, (str, bytes, dict)) or not hasattr(menu, "__iter__"):
+        raise TypeError(f"menu: needs a list of (method, settings), got {type(menu).__name__}")
     rules = list(menu)
-    if not rules: raise ValueError("menu: needs at least one (method, settings)")
+    if not rules:
+        raise ValueError("menu: needs at least one (method, settings)")
     for i, rule in enumerate(rules):
         if not isinstance(rule, (tuple, list)) or len(rule) != 2 or not isinstance(rule[1], dict):
             raise ValueError(f"menu: needs pairs of a method's name and a dict of settings, got {rule!r} as entry {i}")
         _check_rule(*rule, i)
     return rules
 
+
 def _check_rule(method, settings, i):
-    if not isinstance(method, str) or method not in _SETTINGS: raise ValueError(f"menu: needs methods among {', '.join(_SETTINGS)}, got {method!r} in entry {i}")
+    if not isinstance(method, str) or method not in _SETTINGS:
+        raise ValueError(f"menu: needs methods among {', '.join(_SETTINGS)}, got {method!r} in entry {i}")
     if set(settings) != set(_SETTINGS[method]):
-        raise ValueError(f"menu: needs {' and '.join(_SETTINGS[method]) or 'no settings'} for {method}, got {', '.join(map(str, settings)) or 'none'} in entry {i}")
+        raise ValueError(
+            f"menu: needs {' and '.join(_SETTINGS[method]) or 'no settings'} for {method}, got {', '.join(map(str, settings)) or 'none'} in entry {i}"
+        )
     try:
-        if method == "block_rr": check_settings(settings["sigma"], settings["l"])
-        if method == "optimal_rr": check_floor(settings["floor"])
-    except (TypeError, ValueError) as e: raise type(e)(f"menu: entry {i}, {method}: {e}") from None
+        if method == "block_rr":
+            check_settings(settings["sigma"], settings["l"])
+        if method == "optimal_rr":
+            check_floor(settings["floor"])
+    except (TypeError, ValueError) as e:
+        raise type(e)(f"menu: entry {i}, {method}: {e}") from None
 
 # %% ../../nbs/privacy/10_advise.ipynb #7367d06b
 @dataclass(frozen=True)
 class Advice:
     "A ranking of mechanisms for one prior, epsilon and goal."
+
     goal: str
     epsilon: float
-    ranking: tuple # of Option, best first
-    sure: float # share of redrawn priors for which the best option is best or nearly so; None for a public prior
-    loss: float # mean quality given away against the best of each redraw; None for a public prior
-    why: str # two sentences
+    ranking: tuple  # of Option, best first
+    sure: float  # share of redrawn priors for which the best option is best or nearly so; None for a public prior
+    loss: float  # mean quality given away against the best of each redraw; None for a public prior
+    why: str  # two sentences
 
     @property
-    def best(self) -> Option: return self.ranking[0]
-    def __str__(self): return self.why
-    def __repr__(self): return f"Advice({self.best}, goal={self.goal}, epsilon={self.epsilon:g}: {self.why})"
+    def best(self) -> Option:
+        return self.ranking[0]
 
-    def plot(self, ax=None): # the matplotlib axes
+    def __str__(self):
+        return self.why
+
+    def __repr__(self):
+        return f"Advice({self.best}, goal={self.goal}, epsilon={self.epsilon:g}: {self.why})"
+
+    def plot(self, ax=None):  # the matplotlib axes
         "The three best options of each method with their predicted quality; needs matplotlib."
-        try: import matplotlib.pyplot as plt
-        except ImportError: raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError:
+            raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
         ax = ax or plt.subplots(figsize=(6.5, 3))[1]
         colours = {"rr": "#0072B2", "rr_with_prior": "#D55E00", "block_rr": "#009E73", "optimal_rr": "black"}
         shown = [o for i, o in enumerate(self.ranking) if sum(b.method == o.method for b in self.ranking[:i]) < 3][::-1]
-        ax.errorbar([100 * o.quality for o in shown], range(len(shown)), xerr=[100 * o.spread for o in shown], fmt="none", ecolor="grey", lw=1)
+        ax.errorbar(
+            [100 * o.quality for o in shown],
+            range(len(shown)),
+            xerr=[100 * o.spread for o in shown],
+            fmt="none",
+            ecolor="grey",
+            lw=1,
+        )
         ax.scatter([100 * o.quality for o in shown], range(len(shown)), c=[colours[o.method] for o in shown], zorder=3)
-        ax.set(yticks=range(len(shown)), yticklabels=[str(o) for o in shown], xlabel=f"predicted {_WORDS[self.goal]} (%)", title=f"$\\epsilon$ = {self.epsilon:g}")
+        ax.set(
+            yticks=range(len(shown)),
+            yticklabels=[str(o) for o in shown],
+            xlabel=f"predicted {_WORDS[self.goal]} (%)",
+            title=f"$\\epsilon$ = {self.epsilon:g}",
+        )
         return ax
+
 
 _WORDS = {"accuracy": "overall accuracy", "balanced": "per-class average", "worst": "accuracy of the worst class"}
 
 # %% ../../nbs/privacy/10_advise.ipynb #8f26631f
 _DRAWS = 24
 
+
 def advise(
-    prior, # n_labels weights >= 0: a public guess, or an estimate with differential privacy
-    epsilon, # label-DP parameter of the release, 0 to infinity
-    goal="accuracy", # "accuracy": overall; "balanced": mean over classes; "worst": the worst class
-    n_prior=None, # rows behind a DP prior, > 0 and at most 10**15; None: the prior is public and taken as exact
-    rows=None, # how many labels will be released; None: 99 times n_prior, or 30,000
-    epsilon_prior=None, # what the prior cost, 0 to infinity; None: epsilon
-    labels=None, # the public domain: an integer K or a sequence; None: 0 .. n_labels-1
-    menu=None, # list of (method, settings of `release`: a floor is a fraction) to choose from; None: all methods, many settings
-) -> Advice: # TypeError or ValueError for bad input
+    prior,  # n_labels weights >= 0: a public guess, or an estimate with differential privacy
+    epsilon,  # label-DP parameter of the release, 0 to infinity
+    goal="accuracy",  # "accuracy": overall; "balanced": mean over classes; "worst": the worst class
+    n_prior=None,  # rows behind a DP prior, > 0 and at most 10**15; None: the prior is public and taken as exact
+    rows=None,  # how many labels will be released; None: 99 times n_prior, or 30,000
+    epsilon_prior=None,  # what the prior cost, 0 to infinity; None: epsilon
+    labels=None,  # the public domain: an integer K or a sequence; None: 0 .. n_labels-1
+    menu=None,  # list of (method, settings of `release`: a floor is a fraction) to choose from; None: all methods, many settings
+) -> Advice:  # TypeError or ValueError for bad input
     "Rank the mechanisms for a prior and a goal. Uses nothing but the prior, so it costs no privacy."
     domain, epsilon, goal = prior_domain(labels, prior), check_epsilon(epsilon), _check_goal(goal)
     p = check_prior(prior, domain)
     rules = _menu(p, epsilon) if menu is None else _check_menu(menu)
-    if n_prior is not None: n_prior = _check_rows(n_prior, "n_prior")
-    rows = _check_rows(rows, "rows") if rows is not None else 99 * n_prior if n_prior else 30_000.
+    if n_prior is not None:
+        n_prior = _check_rows(n_prior, "n_prior")
+    rows = _check_rows(rows, "rows") if rows is not None else 99 * n_prior if n_prior else 30_000.0
     paid = epsilon if epsilon_prior is None else _check_paid(epsilon_prior)
-    if n_prior is not None: warn_of_few_rows(round(n_prior), rows_needed(len(p), paid), len(p), paid)
+    if n_prior is not None:
+        warn_of_few_rows(round(n_prior), rows_needed(len(p), paid), len(p), paid)
     built = [_build(rule, p, epsilon, domain) for rule in rules]
     learner, spread = _Learner(p, rows), np.zeros(len(rules))
-    if n_prior is None: quality = np.array([learner.quality(m, goal) for _, m in built])
+    if n_prior is None:
+        quality = np.array([learner.quality(m, goal) for _, m in built])
     else:
         found = _redrawn(p, rules, goal, n_prior, rows, epsilon, paid, domain)
         quality, spread = found.mean(0), found.std(0)
-    order = sorted(range(len(rules)), key=lambda i: (-round(quality[i], 12), tuple(_NAMES).index(rules[i][0]))) # equal quality: the simpler mechanism
+    order = sorted(
+        range(len(rules)), key=lambda i: (-round(quality[i], 12), tuple(_NAMES).index(rules[i][0]))
+    )  # equal quality: the simpler mechanism
     options = tuple(Option(*rules[i], *built[i], float(quality[i]), float(spread[i])) for i in order)
     sure = loss = None
     if n_prior is not None:
         lost = found.max(1) - found[:, order[0]]
-        sure, loss = float((lost <= .001).mean()), float(lost.mean())
+        sure, loss = float((lost <= 0.001).mean()), float(lost.mean())
     return Advice(goal, epsilon, options, sure, loss, _why(options, goal, n_prior, sure, loss))
 
 # %% ../../nbs/privacy/10_advise.ipynb #b1ebe8f6
 def _check_paid(epsilon_prior) -> float:
-    try: return check_epsilon(epsilon_prior)
-    except (TypeError, ValueError) as e: raise type(e)(str(e).replace("epsilon", "epsilon_prior")) from None
+    try:
+        return check_epsilon(epsilon_prior)
+    except (TypeError, ValueError) as e:
+        raise type(e)(str(e).replace("epsilon", "epsilon_prior")) from None
 
-def _redrawn(p, rules, goal, n_prior, rows, epsilon, epsilon_prior, domain) -> np.ndarray: # quality [n_draws, n_rules]
+
+def _redrawn(p, rules, goal, n_prior, rows, epsilon, epsilon_prior, domain) -> np.ndarray:  # quality [n_draws, n_rules]
     "How well each rule does under p when its prior is estimated again."
     small = len(p) <= _STRATA
     rng, learner, found = np.random.default_rng(20_001), _Learner(p, rows, 120 if small else None), []
     for _ in range(_DRAWS if small else 3):
         counts = rng.multinomial(round(n_prior) or 1, p).astype(float)
-        if epsilon_prior < math.inf: counts += rng.laplace(0, 2 / max(epsilon_prior, 1e-9), len(p)).round()
+        if epsilon_prior < math.inf:
+            counts += rng.laplace(0, 2 / max(epsilon_prior, 1e-9), len(p)).round()
         counts = np.maximum(counts, 0)
         again = check_prior(counts) if counts.any() else np.full(len(p), 1 / len(p))
         found.append([learner.quality(_build(rule, again, epsilon, domain)[1], goal) for rule in rules])
     return np.array(found)
 
+
 def _why(options, goal, n_prior, sure, loss) -> str:
     best, plain = options[0], next((o for o in options if o.method == "rr"), None)
-    if plain is None: reason = "no other on the menu is predicted to do better"
-    elif best is plain: reason = "no mechanism that uses the prior is predicted to beat it"
-    else: reason = f"{100 * (best.quality - plain.quality):.1f} points above RR, because it gives the {best.k} most frequent labels more of the privacy budget than the others"
+    if plain is None:
+        reason = "no other on the menu is predicted to do better"
+    elif best is plain:
+        reason = "no mechanism that uses the prior is predicted to beat it"
+    else:
+        reason = f"{100 * (best.quality - plain.quality):.1f} points above RR, because it gives the {best.k} most frequent labels more of the privacy budget than the others"
     first = f"{best} is predicted to reach {100 * best.quality:.1f}% {_WORDS[goal]}; {reason}."
-    if sure is None: return f"{first} The prior is taken as exact, so only the model of learning can be wrong."
+    if sure is None:
+        return f"{first} The prior is taken as exact, so only the model of learning can be wrong."
     return f"{first} When a prior of {n_prior:,.0f} rows is drawn again it is best or nearly so in {100 * sure:.0f}% of cases, and it gives away {100 * loss:.1f} points on average."

@@ -6,10 +6,10 @@
 __all__ = ['epsilon_lower_bound', 'Audit', 'audit', 'samples_needed']
 
 # %% ../../nbs/privacy/08_audit.ipynb #d1de8d14
+import math
 from collections import Counter
 from dataclasses import dataclass
 from numbers import Integral, Real
-import math
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from .mechanism import Mechanism, in_label_order
 from .sampling import check_epsilon, seed_sequence
 
 # %% ../../nbs/privacy/08_audit.ipynb #5ba9555b
-def _log_bounds(hits, trials, alpha): # (log of the lower, log of the upper bound), float arrays
+def _log_bounds(hits, trials, alpha):  # (log of the lower, log of the upper bound), float arrays
     "Clopper-Pearson bounds of a probability, each wrong with probability at most alpha / 2."
     from scipy.stats import beta
+
     x, n = np.broadcast_arrays(np.asarray(hits, float), np.asarray(trials, float))
     inside, below = x > 0, x < n
     low, high = np.full(x.shape, -np.inf), np.zeros(x.shape)
@@ -28,52 +29,73 @@ def _log_bounds(hits, trials, alpha): # (log of the lower, log of the upper boun
     high[below] = np.log(beta.isf(alpha / 2, x[below] + 1, n[below] - x[below]))
     return low, high
 
+
 def epsilon_lower_bound(
-    hits, # (x, y): how often the event occurred for the first and for the second label; two numbers or two arrays
-    trials, # (n, m): how often each of the two labels was released
-    confidence=.95, # between 0 and 1 (exclusive): how often, at least, the bound is not above the true epsilon
-    delta=0., # of the claim, at least 0 and below 1: the bound is on the epsilon of (epsilon, delta)-privacy
-): # float (or float array) >= 0
+    hits,  # (x, y): how often the event occurred for the first and for the second label; two numbers or two arrays
+    trials,  # (n, m): how often each of the two labels was released
+    confidence=0.95,  # between 0 and 1 (exclusive): how often, at least, the bound is not above the true epsilon
+    delta=0.0,  # of the claim, at least 0 and below 1: the bound is on the epsilon of (epsilon, delta)-privacy
+):  # float (or float array) >= 0
     "A lower bound on epsilon from counts of one event under two labels, fixed before the counts were seen."
     alpha, delta = 1 - _check_share(confidence, "confidence"), _check_delta(delta)
     (x, y), (n, m) = _check_pair(hits, "hits"), _check_pair(trials, "trials")
-    try: np.broadcast_shapes(x.shape, y.shape, n.shape, m.shape)
-    except ValueError: raise ValueError(f"hits: needs arrays that fit each other and trials, got shapes {x.shape}, {y.shape} for {n.shape}, {m.shape}") from None
-    if (n < 1).any() or (m < 1).any(): raise ValueError("trials: needs at least 1 for each label")
-    if (x < 0).any() or (y < 0).any() or (x > n).any() or (y > m).any(): raise ValueError("hits: needs 0 <= hits <= trials for each label")
+    try:
+        np.broadcast_shapes(x.shape, y.shape, n.shape, m.shape)
+    except ValueError:
+        raise ValueError(
+            f"hits: needs arrays that fit each other and trials, got shapes {x.shape}, {y.shape} for {n.shape}, {m.shape}"
+        ) from None
+    if (n < 1).any() or (m < 1).any():
+        raise ValueError("trials: needs at least 1 for each label")
+    if (x < 0).any() or (y < 0).any() or (x > n).any() or (y > m).any():
+        raise ValueError("hits: needs 0 <= hits <= trials for each label")
     bound = np.maximum(_less(_log_bounds(x, n, alpha)[0], delta) - _log_bounds(y, m, alpha)[1], 0)
     return float(bound) if bound.ndim == 0 else bound
 
+
 def _less(log_low, delta):
     "The logarithm of a lower bound less delta, which (epsilon, delta)-privacy gives away."
-    if delta == 0: return log_low
-    with np.errstate(divide="ignore", invalid="ignore"): rest = np.log1p(-delta * np.exp(-log_low))
+    if delta == 0:
+        return log_low
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rest = np.log1p(-delta * np.exp(-log_low))
     return np.where(log_low > math.log(delta), log_low + rest, -np.inf)
 
 # %% ../../nbs/privacy/08_audit.ipynb #3262d443
 def _check_share(value, name) -> float:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.floating)): raise TypeError(f"{name}: needs a number between 0 and 1, got {type(value).__name__}")
-    if not 0 < value < 1: raise ValueError(f"{name}: needs 0 < {name} < 1, got {value}")
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.floating)):
+        raise TypeError(f"{name}: needs a number between 0 and 1, got {type(value).__name__}")
+    if not 0 < value < 1:
+        raise ValueError(f"{name}: needs 0 < {name} < 1, got {value}")
     return float(value)
 
+
 def _check_delta(delta) -> float:
-    if isinstance(delta, Real) and not isinstance(delta, bool) and delta == 0: return 0.
+    if isinstance(delta, Real) and not isinstance(delta, bool) and delta == 0:
+        return 0.0
     return _check_share(delta, "delta")
 
+
 def _check_pair(values, name) -> tuple:
-    values = in_label_order(values, None, name) # a dict would otherwise give its keys
-    try: first, second = (np.asarray(in_label_order(v, None, name)) for v in values)
-    except (TypeError, ValueError): raise ValueError(f"{name}: needs two counts, one for each label of the pair") from None
-    if first.dtype.kind not in "iu" or second.dtype.kind not in "iu": raise TypeError(f"{name}: needs whole numbers, got {first.dtype} and {second.dtype}")
+    values = in_label_order(values, None, name)  # a dict would otherwise give its keys
+    try:
+        first, second = (np.asarray(in_label_order(v, None, name)) for v in values)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: needs two counts, one for each label of the pair") from None
+    if first.dtype.kind not in "iu" or second.dtype.kind not in "iu":
+        raise TypeError(f"{name}: needs whole numbers, got {first.dtype} and {second.dtype}")
     return first, second
 
+
 def _check_count(value, name, least) -> int:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral): raise TypeError(f"{name}: needs an integer, got {type(value).__name__}")
-    if value < least: raise ValueError(f"{name}: needs an integer >= {least}, got {value}")
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral):
+        raise TypeError(f"{name}: needs an integer, got {type(value).__name__}")
+    if value < least:
+        raise ValueError(f"{name}: needs an integer >= {least}, got {value}")
     return int(value)
 
 # %% ../../nbs/privacy/08_audit.ipynb #d9381fc4
-def _choose_pair(counts, trials, alpha, delta=0.) -> tuple: # (a, b): rows of counts
+def _choose_pair(counts, trials, alpha, delta=0.0) -> tuple:  # (a, b): rows of counts
     "The two labels that one output separates most surely."
     low, high = _log_bounds(counts, trials, alpha)
     low = _less(low, delta)
@@ -81,41 +103,48 @@ def _choose_pair(counts, trials, alpha, delta=0.) -> tuple: # (a, b): rows of co
     a, b = int(low[:, j].argmax()), int(high[:, j].argmin())
     return (a, b) if a != b else (a, (a + 1) % len(counts))
 
-def _choose_events(first, second, trials, alpha, tests, delta=0.) -> list: # up to `tests` arrays of columns
+
+def _choose_events(first, second, trials, alpha, tests, delta=0.0) -> list:  # up to `tests` arrays of columns
     "Sets of outputs that separate two labels most surely, best first."
-    order = np.argsort(-(first + .5) / (second + .5), kind="stable")
+    order = np.argsort(-(first + 0.5) / (second + 0.5), kind="stable")
     often, rarely = (_log_bounds(c[order].cumsum(), trials, alpha) for c in (first, second))
     gain = _less(often[0], delta) - rarely[1]
-    return [order[:k + 1] for k in np.argsort(-gain, kind="stable")[:tests]]
+    return [order[: k + 1] for k in np.argsort(-gain, kind="stable")[:tests]]
 
 # %% ../../nbs/privacy/08_audit.ipynb #e9a7fab3
 @dataclass(frozen=True)
 class Audit:
     "A lower bound on epsilon, and the counts that it comes from."
-    epsilon_lower: float # with this confidence the true epsilon is at least this
-    confidence: float
-    samples: int # labels released in all, those for the choice included
-    event: tuple # the outputs whose probabilities were compared
-    pair: tuple # (a, b): the label for which the event is likelier, and the other
-    hits: tuple # how often the event occurred in the test for a, and for b
-    trials: tuple # how often a and b were released in the test
-    delta: float = 0. # the bound is on the epsilon of (epsilon, delta)-privacy; 0: of epsilon alone
 
-    def refutes(self, epsilon) -> bool: # True: with this confidence the claim is false; False says nothing
+    epsilon_lower: float  # with this confidence the true epsilon is at least this
+    confidence: float
+    samples: int  # labels released in all, those for the choice included
+    event: tuple  # the outputs whose probabilities were compared
+    pair: tuple  # (a, b): the label for which the event is likelier, and the other
+    hits: tuple  # how often the event occurred in the test for a, and for b
+    trials: tuple  # how often a and b were released in the test
+    delta: float = 0.0  # the bound is on the epsilon of (epsilon, delta)-privacy; 0: of epsilon alone
+
+    def refutes(self, epsilon) -> bool:  # True: with this confidence the claim is false; False says nothing
         "Whether the audit contradicts a claimed epsilon, with the audit's delta."
         return self.epsilon_lower > check_epsilon(epsilon)
 
     def __repr__(self):
         (a, b), (x, y), (n, m) = self.pair, self.hits, self.trials
-        event = ", ".join(map(repr, self.event[:5])) + (f", ... ({len(self.event)} in all)" if len(self.event) > 5 else "")
+        event = ", ".join(map(repr, self.event[:5])) + (
+            f", ... ({len(self.event)} in all)" if len(self.event) > 5 else ""
+        )
         given = f" for delta = {self.delta:g}" if self.delta else ""
-        return (f"With confidence {self.confidence:.6g}, epsilon is at least {self.epsilon_lower:.6g}{given}: an output in {{{event}}} came {x:,} times "
-                f"in {n:,} from {a!r} and {y:,} times in {m:,} from {b!r} ({self.samples:,} samples)")
+        return (
+            f"With confidence {self.confidence:.6g}, epsilon is at least {self.epsilon_lower:.6g}{given}: an output in {{{event}}} came {x:,} times "
+            f"in {n:,} from {a!r} and {y:,} times in {m:,} from {b!r} ({self.samples:,} samples)"
+        )
 
 # %% ../../nbs/privacy/08_audit.ipynb #e0da08e0
-_CHUNK = 1 << 19 # labels in one call of the randomiser
+_CHUNK = 1 << 19  # labels in one call of the randomiser
 
-def _outputs(randomise, domain, n, stream) -> list: # a Counter of outputs for every label
+
+def _outputs(randomise, domain, n, stream) -> list:  # a Counter of outputs for every label
     "Release every label of a domain n times."
     K, counters = len(domain), [Counter() for _ in domain.values]
     per_call = max(_CHUNK // K, 1)
@@ -123,41 +152,53 @@ def _outputs(randomise, domain, n, stream) -> list: # a Counter of outputs for e
         column = domain.decode(np.tile(np.arange(K), min(per_call, n - done)))
         released = randomise(column, (stream, done))
         released = released if isinstance(released, np.ndarray) else np.asarray(released, object)
-        if released.shape != column.shape: raise ValueError(f"mechanism: needs to return one output for each label, got shape {released.shape} for {column.shape}")
+        if released.shape != column.shape:
+            raise ValueError(
+                f"mechanism: needs to return one output for each label, got shape {released.shape} for {column.shape}"
+            )
         for i, counter in enumerate(counters):
             part = released[i::K]
-            if part.dtype.kind in "biufU": values, counts = (a.tolist() for a in np.unique(part, return_counts=True))
-            else: values, counts = zip(*Counter(part.tolist()).items())
-            for v, c in zip(values, counts): counter[v] += c
+            if part.dtype.kind in "biufU":
+                values, counts = (a.tolist() for a in np.unique(part, return_counts=True))
+            else:
+                values, counts = zip(*Counter(part.tolist()).items())
+            for v, c in zip(values, counts):
+                counter[v] += c
     return counters
+
 
 def _randomiser(mechanism, seed):
     "A function (column, stream) -> released column, from a Mechanism or a callable."
     if hasattr(mechanism, "privatize"):
-        if seed is None: return lambda column, stream: mechanism.privatize(column)
+        if seed is None:
+            return lambda column, stream: mechanism.privatize(column)
         return lambda column, stream: mechanism.privatize(column, seed=seed_sequence(seed, "audit", *stream))
-    if not callable(mechanism): raise TypeError(f"mechanism: needs a Mechanism or a function of a column of labels, got {type(mechanism).__name__}")
-    if seed is not None: raise ValueError("seed: a function brings its own randomness; seed it there")
+    if not callable(mechanism):
+        raise TypeError(
+            f"mechanism: needs a Mechanism or a function of a column of labels, got {type(mechanism).__name__}"
+        )
+    if seed is not None:
+        raise ValueError("seed: a function brings its own randomness; seed it there")
     return lambda column, stream: mechanism(column)
 
 # %% ../../nbs/privacy/08_audit.ipynb #c29aadaa
 def audit(
-    mechanism, # a Mechanism, or any function from a column of labels (NumPy array) to as many released labels
-    labels=None, # two or more labels (or an int K), among which the pair is chosen; None: all labels of a Mechanism
-    event=None, # outputs (list, tuple or set) to test, fixed beforehand; None: chosen on the first half
-    samples=1_000_000, # how many labels to release, for choice and test together
-    confidence=.95, # between 0 and 1 (exclusive)
-    tests=1, # how many chosen events to test on the second half, each with its share of the error probability
-    seed=None, # for a Mechanism only; None: secure randomness
-    delta=None, # of the claim (epsilon, delta), 0 <= delta < 1; None: the Mechanism's own, 0 for all but the Gaussian
-) -> Audit: # TypeError or ValueError for bad input
+    mechanism,  # a Mechanism, or any function from a column of labels (NumPy array) to as many released labels
+    labels=None,  # two or more labels (or an int K), among which the pair is chosen; None: all labels of a Mechanism
+    event=None,  # outputs (list, tuple or set) to test, fixed beforehand; None: chosen on the first half
+    samples=1_000_000,  # how many labels to release, for choice and test together
+    confidence=0.95,  # between 0 and 1 (exclusive)
+    tests=1,  # how many chosen events to test on the second half, each with its share of the error probability
+    seed=None,  # for a Mechanism only; None: secure randomness
+    delta=None,  # of the claim (epsilon, delta), 0 <= delta < 1; None: the Mechanism's own, 0 for all but the Gaussian
+) -> Audit:  # TypeError or ValueError for bad input
     "A lower bound on a black box's epsilon, from samples alone."
     randomise, alpha = _randomiser(mechanism, seed), 1 - _check_share(confidence, "confidence")
     domain, event = _check_labels(labels, mechanism), _check_event(event)
     samples, tests = _check_count(samples, "samples", 4 * len(domain)), _check_count(tests, "tests", 1)
-    delta = mechanism.delta if delta is None and isinstance(mechanism, Mechanism) else _check_delta(delta or 0.)
+    delta = mechanism.delta if delta is None and isinstance(mechanism, Mechanism) else _check_delta(delta or 0.0)
     pair, events, used = (0, 1), [event], 0
-    if event is None or len(domain) > 2: # the first half chooses
+    if event is None or len(domain) > 2:  # the first half chooses
         n = samples // 2 // len(domain)
         seen, used = _outputs(randomise, domain, n, 0), n * len(domain)
         pair, events = _choice(seen, event, n, alpha, tests, delta)
@@ -170,7 +211,7 @@ def audit(
     return Audit(bounds[best], 1 - alpha, used + 2 * n, events[best], two.values, hits[best], (n, n), delta)
 
 # %% ../../nbs/privacy/08_audit.ipynb #46bbf4cc
-def _choice(seen, event, n, alpha, tests, delta) -> tuple: # (the pair as indices of labels, the events)
+def _choice(seen, event, n, alpha, tests, delta) -> tuple:  # (the pair as indices of labels, the events)
     "What to test, from the first half's counts."
     outputs = list({o: None for counter in seen for o in counter})
     counts = np.array([[counter[o] for o in outputs] for counter in seen])
@@ -181,47 +222,68 @@ def _choice(seen, event, n, alpha, tests, delta) -> tuple: # (the pair as indice
     chosen = _choose_events(counts[a], counts[b], n, alpha, tests, delta)
     return (a, b), [tuple(outputs[j] for j in sorted(columns.tolist())) for columns in chosen]
 
+
 def _check_labels(labels, mechanism) -> Domain:
     if labels is None and not hasattr(mechanism, "labels"):
         raise ValueError(f"labels: {type(mechanism).__name__} does not tell its labels; name two or more")
-    try: return Domain(mechanism.labels if labels is None else labels)
-    except (TypeError, ValueError) as e: raise type(e)(str(e).replace("domain:", "labels:")) from None
+    try:
+        return Domain(mechanism.labels if labels is None else labels)
+    except (TypeError, ValueError) as e:
+        raise type(e)(str(e).replace("domain:", "labels:")) from None
+
 
 def _check_event(event):
-    if event is None: return None
-    if isinstance(event, (str, bytes)) or not hasattr(event, "__iter__"): raise TypeError(f"event: needs a list, tuple or set of outputs, got {type(event).__name__}")
+    if event is None:
+        return None
+    if isinstance(event, (str, bytes)) or not hasattr(event, "__iter__"):
+        raise TypeError(f"event: needs a list, tuple or set of outputs, got {type(event).__name__}")
     event = tuple(event)
-    try: distinct = len(set(event))
-    except TypeError: raise TypeError("event: needs outputs that are hashable (numbers, strings, dates, ...)") from None
-    if not event or distinct < len(event): raise ValueError("event: needs at least one output, each once")
+    try:
+        distinct = len(set(event))
+    except TypeError:
+        raise TypeError("event: needs outputs that are hashable (numbers, strings, dates, ...)") from None
+    if not event or distinct < len(event):
+        raise ValueError("event: needs at least one output, each once")
     return event
 
 # %% ../../nbs/privacy/08_audit.ipynb #e54c802a
 def samples_needed(
-    epsilon, # the randomiser's true epsilon, > 0 and finite
-    gap, # how far below it the audit's bound may stay, 0 < gap < epsilon
-    n_labels=2, # K: the number of labels of the randomized response
-    confidence=.95, # of the audit
-    power=.9, # the probability with which the gap is to be reached
-    chosen=True, # True: pair and event are chosen on a first half, as `audit` does by default; False: both are given
-) -> int: # for `audit(samples=...)`; ValueError if it is more than 10**15
+    epsilon,  # the randomiser's true epsilon, > 0 and finite
+    gap,  # how far below it the audit's bound may stay, 0 < gap < epsilon
+    n_labels=2,  # K: the number of labels of the randomized response
+    confidence=0.95,  # of the audit
+    power=0.9,  # the probability with which the gap is to be reached
+    chosen=True,  # True: pair and event are chosen on a first half, as `audit` does by default; False: both are given
+) -> int:  # for `audit(samples=...)`; ValueError if it is more than 10**15
     "How many samples an audit of randomized response needs to come within a gap of the true epsilon."
     epsilon, K = check_epsilon(epsilon), _check_count(n_labels, "n_labels", 2)
     alpha, miss = 1 - _check_share(confidence, "confidence"), (1 - _check_share(power, "power")) / 2
-    if not 0 < epsilon < math.inf: raise ValueError(f"epsilon: needs 0 < epsilon < infinity, got {epsilon}")
-    if isinstance(gap, (bool, np.bool_)) or not isinstance(gap, Real): raise TypeError(f"gap: needs a number, got {type(gap).__name__}")
-    if not isinstance(chosen, (bool, np.bool_)): raise TypeError(f"chosen: needs True or False, got {chosen!r}")
-    if not 0 < gap < epsilon: raise ValueError(f"gap: needs 0 < gap < epsilon = {epsilon}, got {gap}")
+    if not 0 < epsilon < math.inf:
+        raise ValueError(f"epsilon: needs 0 < epsilon < infinity, got {epsilon}")
+    if isinstance(gap, (bool, np.bool_)) or not isinstance(gap, Real):
+        raise TypeError(f"gap: needs a number, got {type(gap).__name__}")
+    if not isinstance(chosen, (bool, np.bool_)):
+        raise TypeError(f"chosen: needs True or False, got {chosen!r}")
+    if not 0 < gap < epsilon:
+        raise ValueError(f"gap: needs 0 < gap < epsilon = {epsilon}, got {gap}")
     from scipy.stats import binom
+
     a = math.exp(-epsilon)
     p, q = 1 / (1 + (K - 1) * a), a / (1 + (K - 1) * a)
-    def enough(n): return _log_bounds(binom.ppf(miss, n, p), n, alpha)[0] - _log_bounds(binom.isf(miss, n, q), n, alpha)[1] >= epsilon - gap
+
+    def enough(n):
+        return (
+            _log_bounds(binom.ppf(miss, n, p), n, alpha)[0] - _log_bounds(binom.isf(miss, n, q), n, alpha)[1]
+            >= epsilon - gap
+        )
+
     high = 1
     while not enough(high):
         high *= 2
-        if high > 2**48: raise ValueError(f"gap: epsilon = {epsilon:g} within {gap:g} needs more than 10**15 samples")
+        if high > 2**48:
+            raise ValueError(f"gap: epsilon = {epsilon:g} within {gap:g} needs more than 10**15 samples")
     low = high // 2
-    while high - low > max(low // 1000, 1): # to a tenth of a percent
+    while high - low > max(low // 1000, 1):  # to a tenth of a percent
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high * (4 if chosen else 2)

@@ -6,8 +6,8 @@
 __all__ = ['LOSSES', 'check_values', 'loss_table', 'ValueMechanism', 'risk', 'clipped', 'Bins', 'rr_on_bins']
 
 # %% ../../nbs/privacy/11_bins.ipynb #e8aa1e10
-from numbers import Integral, Real
 import math
+from numbers import Integral, Real
 
 import numpy as np
 
@@ -19,24 +19,37 @@ from .sampling import check_epsilon
 
 # %% ../../nbs/privacy/11_bins.ipynb #db983bce
 def check_values(
-    values, # the public values a label can take: at least 2 finite numbers, strictly increasing
-) -> np.ndarray: # float [n_values]; TypeError or ValueError otherwise
+    values,  # the public values a label can take: at least 2 finite numbers, strictly increasing
+) -> np.ndarray:  # float [n_values]; TypeError or ValueError otherwise
     "Public values in order, or an error that says what is wrong with them."
-    try: y = (given := np.asarray(values)).astype(float) + 0. # -0.0 becomes 0.0
-    except (TypeError, ValueError, OverflowError): raise TypeError("values: needs an increasing sequence of numbers") from None
-    if given.size and (given.dtype.kind not in "iufO" or any(isinstance(v, (str, bytes, bool, np.bool_)) for v in given.flat if given.dtype.kind == "O")):
+    try:
+        y = (given := np.asarray(values)).astype(float) + 0.0  # -0.0 becomes 0.0
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError("values: needs an increasing sequence of numbers") from None
+    if given.size and (
+        given.dtype.kind not in "iufO"
+        or any(isinstance(v, (str, bytes, bool, np.bool_)) for v in given.flat if given.dtype.kind == "O")
+    ):
         raise TypeError("values: needs numbers, got booleans, strings or dates")
-    if y.ndim != 1 or len(y) < 2: raise ValueError(f"values: needs at least 2 numbers in one dimension, got shape {y.shape}")
-    if not np.isfinite(y).all(): raise ValueError(f"values: must be finite, got {y[~np.isfinite(y)][0]} at place {np.flatnonzero(~np.isfinite(y))[0]}")
+    if y.ndim != 1 or len(y) < 2:
+        raise ValueError(f"values: needs at least 2 numbers in one dimension, got shape {y.shape}")
+    if not np.isfinite(y).all():
+        raise ValueError(
+            f"values: must be finite, got {y[~np.isfinite(y)][0]} at place {np.flatnonzero(~np.isfinite(y))[0]}"
+        )
     if not math.isfinite(float(y.max()) - float(y.min())):
-        raise ValueError(f"values: their range must fit a float, got {y.min():g} to {y.max():g}; "
-                         "divide values and labels by a public constant")
+        raise ValueError(
+            f"values: their range must fit a float, got {y.min():g} to {y.max():g}; "
+            "divide values and labels by a public constant"
+        )
     if (down := np.flatnonzero(np.diff(y) <= 0)).size:
         i = down[0]
         raise ValueError(f"values: must increase strictly, got {y[i]:g} followed by {y[i + 1]:g} (place {i})")
-    if y[-1] - y[0] < 1e-290: # floats lose digits there
-        raise ValueError(f"values: their range must be at least 1e-290, got {y[-1] - y[0]:g}; "
-                         "multiply values and labels by a public constant")
+    if y[-1] - y[0] < 1e-290:  # floats lose digits there
+        raise ValueError(
+            f"values: their range must be at least 1e-290, got {y[-1] - y[0]:g}; "
+            "multiply values and labels by a public constant"
+        )
     return y
 
 # %% ../../nbs/privacy/11_bins.ipynb #465cf5e8
@@ -45,80 +58,109 @@ def _numbers(labels) -> np.ndarray:
     column = _column(labels)
     bad = [i for i, v in enumerate(column) if not isinstance(v, Real)] if column.dtype.kind == "O" else []
     if bad or column.dtype.kind not in "iufO":
-        raise TypeError(f"labels: row {bad[0] if bad else 0} is not a number; nothing was released. The value is not shown because labels are secret")
-    try: y = column.astype(float)
-    except OverflowError: raise ValueError("labels: a number is too large for a float; nothing was released") from None
+        raise TypeError(
+            f"labels: row {bad[0] if bad else 0} is not a number; nothing was released. The value is not shown because labels are secret"
+        )
+    try:
+        y = column.astype(float)
+    except OverflowError:
+        raise ValueError("labels: a number is too large for a float; nothing was released") from None
     wrong = np.flatnonzero(~np.isfinite(y))
-    if wrong.size: raise ValueError(f"labels: row {wrong[0]} is missing or infinite ({wrong.size} such rows); nothing was released")
+    if wrong.size:
+        raise ValueError(
+            f"labels: row {wrong[0]} is missing or infinite ({wrong.size} such rows); nothing was released"
+        )
     return y
 
-_numbers_like = floats_like # in a container of the kind that came in
 
-def _cuts(points) -> np.ndarray: return points[:-1] + np.diff(points) / 2
+_numbers_like = floats_like  # in a container of the kind that came in
+
+
+def _cuts(points) -> np.ndarray:
+    return points[:-1] + np.diff(points) / 2
 
 # %% ../../nbs/privacy/11_bins.ipynb #927dae85
 LOSSES = ("squared", "absolute", "poisson")
 
+
 def _check_loss(loss) -> str:
-    if loss not in LOSSES: raise ValueError(f"loss: needs one of {', '.join(LOSSES)}, got {loss!r}")
+    if loss not in LOSSES:
+        raise ValueError(f"loss: needs one of {', '.join(LOSSES)}, got {loss!r}")
     return loss
 
+
 def loss_table(
-    labels, # float [n_labels]
-    outputs, # float [n_outputs]
-    loss="squared", # "squared", "absolute" or "poisson"
-) -> np.ndarray: # float [n_labels, n_outputs]; ValueError for negative numbers under Poisson loss
+    labels,  # float [n_labels]
+    outputs,  # float [n_outputs]
+    loss="squared",  # "squared", "absolute" or "poisson"
+) -> np.ndarray:  # float [n_labels, n_outputs]; ValueError for negative numbers under Poisson loss
     "The loss of every output for every label."
     y, v = as_numbers(labels, "labels")[:, None], as_numbers(outputs, "outputs")
-    if _check_loss(loss) == "squared": return (v - y)**2
-    if loss == "absolute": return np.abs(v - y)
-    if y.min() < 0 or v.min() < 0: raise ValueError(f"loss: Poisson loss needs labels and outputs >= 0, got {min(y.min(), v.min()):g}")
-    with np.errstate(divide="ignore", invalid="ignore"): return v - np.where(y > 0, y * np.log(v), 0)
+    if _check_loss(loss) == "squared":
+        return (v - y) ** 2
+    if loss == "absolute":
+        return np.abs(v - y)
+    if y.min() < 0 or v.min() < 0:
+        raise ValueError(f"loss: Poisson loss needs labels and outputs >= 0, got {min(y.min(), v.min()):g}")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return v - np.where(y > 0, y * np.log(v), 0)
 
 # %% ../../nbs/privacy/11_bins.ipynb #95c08819
 class ValueMechanism(Mechanism):
     "A mechanism whose labels and outputs are numbers."
-    def __init__(self,
-        transition, # float [n_values, n_outputs], rows sum to 1
-        epsilon, # label-DP parameter, 0 to infinity
-        values, # the public values, strictly increasing
-        outputs=None, # n_outputs distinct numbers; None: the values
-        name="mechanism", # shown in the representation and in plots
+
+    def __init__(
+        self,
+        transition,  # float [n_values, n_outputs], rows sum to 1
+        epsilon,  # label-DP parameter, 0 to infinity
+        values,  # the public values, strictly increasing
+        outputs=None,  # n_outputs distinct numbers; None: the values
+        name="mechanism",  # shown in the representation and in plots
     ):
         self.values = check_values(values)
-        self.points = self.values if outputs is None else as_numbers(outputs, "outputs") + 0.
+        self.points = self.values if outputs is None else as_numbers(outputs, "outputs") + 0.0
         super().__init__(transition, epsilon, values, self.points.tolist(), name)
-        for a in (self.values, self.points): a.setflags(write=False)
+        for a in (self.values, self.points):
+            a.setflags(write=False)
 
     def _place(self, outputs):
-        if not np.isfinite(self.points).all() or len(set(outputs)) < len(outputs): raise ValueError("outputs: must be distinct finite numbers")
+        if not np.isfinite(self.points).all() or len(set(outputs)) < len(outputs):
+            raise ValueError("outputs: must be distinct finite numbers")
         return np.arange(len(outputs))
-    def _encode(self, labels): return np.searchsorted(_cuts(self.values), _numbers(labels))
-    def _decode(self, codes, like): return _numbers_like(self.points[np.asarray(codes, np.intp)], like)
-    def __repr__(self): return f"{type(self).__name__}({self.name}, epsilon={self.epsilon:g}, {len(self.labels)} values, {len(self.outputs)} outputs)"
 
-    def _with(self, transition, points, name): # the same promise for another table
+    def _encode(self, labels):
+        return np.searchsorted(_cuts(self.values), _numbers(labels))
+
+    def _decode(self, codes, like):
+        return _numbers_like(self.points[np.asarray(codes, np.intp)], like)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.name}, epsilon={self.epsilon:g}, {len(self.labels)} values, {len(self.outputs)} outputs)"
+
+    def _with(self, transition, points, name):  # the same promise for another table
         return ValueMechanism(transition, self.epsilon, self.labels, points, name)
 
-    def mean(self,
-        labels=None, # a column of numbers; None: the public values
-    ) -> np.ndarray: # E[released | label] for each
+    def mean(
+        self,
+        labels=None,  # a column of numbers; None: the public values
+    ) -> np.ndarray:  # E[released | label] for each
         "What is released for a label on average."
         return (self.transition @ self.points)[... if labels is None else self._encode(labels)]
 
-    def variance(self, labels=None) -> np.ndarray: # Var[released | label] for each of `labels` as in `mean`
+    def variance(self, labels=None) -> np.ndarray:  # Var[released | label] for each of `labels` as in `mean`
         "How much a release scatters around its own mean."
-        scatter = np.einsum("ij,ij->i", self.transition, (self.points - self.mean()[:, None])**2)
+        scatter = np.einsum("ij,ij->i", self.transition, (self.points - self.mean()[:, None]) ** 2)
         return scatter[... if labels is None else self._encode(labels)]
 
-    def mse(self, labels=None) -> np.ndarray: # E[(released - label)^2 | label] for each of `labels` as in `mean`
+    def mse(self, labels=None) -> np.ndarray:  # E[(released - label)^2 | label] for each of `labels` as in `mean`
         "The expected squared error of a release."
-        return self.variance(labels) + (self.mean(labels) - (self.values if labels is None else _numbers(labels)))**2
+        return self.variance(labels) + (self.mean(labels) - (self.values if labels is None else _numbers(labels))) ** 2
 
 # %% ../../nbs/privacy/11_bins.ipynb #359e8088
 def _check_numeric(mechanism):
     if not isinstance(mechanism, ValueMechanism):
         raise TypeError(f"mechanism: needs a ValueMechanism, got {type(mechanism).__name__}")
+
 
 def _merged(mechanism, points):
     "Transition matrix and outputs after every output was replaced by its point, equal points together."
@@ -127,20 +169,22 @@ def _merged(mechanism, points):
     np.add.at(T.T, column, mechanism.transition.T)
     return T, new
 
+
 def risk(
-    mechanism: ValueMechanism, # any mechanism for numbers with finitely many outputs
-    prior, # n_values weights >= 0
-    loss="squared", # "squared", "absolute" or "poisson"
-) -> float: # E[loss(released, label)] for labels drawn from the prior
+    mechanism: ValueMechanism,  # any mechanism for numbers with finitely many outputs
+    prior,  # n_values weights >= 0
+    loss="squared",  # "squared", "absolute" or "poisson"
+) -> float:  # E[loss(released, label)] for labels drawn from the prior
     "The expected loss of a release."
     _check_numeric(mechanism)
     each = loss_table(mechanism.values, mechanism.points, loss)
     weight = check_prior(prior, mechanism.labels)[:, None] * mechanism.transition
     return math.fsum((weight * np.where(weight > 0, each, 0)).ravel())
 
+
 def clipped(
-    mechanism: ValueMechanism, # outputs anywhere
-) -> ValueMechanism: # outputs within the public range; the same epsilon, and delta
+    mechanism: ValueMechanism,  # outputs anywhere
+) -> ValueMechanism:  # outputs within the public range; the same epsilon, and delta
     "A mechanism's releases moved into the public range."
     _check_numeric(mechanism)
     T, points = _merged(mechanism, np.clip(mechanism.points, *mechanism.values[[0, -1]]))
@@ -150,78 +194,108 @@ def clipped(
 def _title(m) -> str:
     return f"{m.name}, $\\epsilon$ = {m.epsilon:g}" + (f", $\\delta$ = {m.delta:g}" if m.delta else "")
 
+
 def _plot_values(mechanism, ax):
-    try: import matplotlib.pyplot as plt
-    except ImportError: raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
     ax = ax or plt.subplots(figsize=(6, 3.6))[1]
     order = np.argsort(mechanism.points)
     for i in np.unique(np.linspace(0, len(mechanism.values) - 1, 5).astype(int)):
-        ax.plot(mechanism.points[order], mechanism.transition[i, order], drawstyle="steps-mid", label=f"{mechanism.labels[i]:g}")
+        ax.plot(
+            mechanism.points[order],
+            mechanism.transition[i, order],
+            drawstyle="steps-mid",
+            label=f"{mechanism.labels[i]:g}",
+        )
     ax.set(xlabel="released number", ylabel="probability", title=_title(mechanism))
     ax.legend(title="true label")
     return ax
 
-def _plot(self, ax=None): # the matplotlib axes
+
+def _plot(self, ax=None):  # the matplotlib axes
     "Heat map of a small transition matrix, curves for a large one; needs matplotlib."
-    if len(self.outputs) > 12: return _plot_values(self, ax)
+    if len(self.outputs) > 12:
+        return _plot_values(self, ax)
     ax = Mechanism.plot(self, ax)
     ax.set_xticklabels([f"{v:.3g}" for v in self.points])
     ax.set_title(_title(self))
     return ax
+
+
 ValueMechanism.plot = _plot
 
 # %% ../../nbs/privacy/11_bins.ipynb #f8c8580e
-def _debias_values(self,
-    counts, # n_outputs numbers: how often each output was released
-) -> np.ndarray: # float [n_values], sums to the sum of counts, may be negative; ValueError if none is unbiased
+def _debias_values(
+    self,
+    counts,  # n_outputs numbers: how often each output was released
+) -> np.ndarray:  # float [n_values], sums to the sum of counts, may be negative; ValueError if none is unbiased
     "Unbiased estimates of how often each public value is the true one, from counts of released numbers."
     counts = check_counts(counts, self.outputs)
-    found = Mechanism.debias(self, counts) # its checks; the answer where the outputs are no more than the values
-    if len(self.outputs) == len(self.labels): return found
+    found = Mechanism.debias(self, counts)  # its checks; the answer where the outputs are no more than the values
+    if len(self.outputs) == len(self.labels):
+        return found
     q = self.transition.mean(0)
     live = q > 0
     A = self.transition[:, live] / np.sqrt(q[live])
     if np.linalg.matrix_rank(A) < len(A):
         raise ValueError(f"debias: floats cannot tell values of {self!r} apart; use posterior() with a prior instead")
     return np.linalg.lstsq(A.T, counts[live] / np.sqrt(q[live]), rcond=None)[0]
+
+
 ValueMechanism.debias = _debias_values
 
 # %% ../../nbs/privacy/11_bins.ipynb #b66f0891
 class _Costs:
     "What bins cost, from prefix sums of the prior: `row(i)` has the least loss of every bin r..i, r = 0 .. i."
+
     def __init__(self, y, p, a, loss):
         self.a, self.loss, self.kept = a, loss, {}
         self.y = y = y - (p @ y if loss == "squared" else 0)
-        third = y * y if loss == "squared" else y - np.where(y > 0, y * np.log(np.where(y > 0, y, 1)), 0) if loss == "poisson" else 0 * y
+        third = (
+            y * y
+            if loss == "squared"
+            else y - np.where(y > 0, y * np.log(np.where(y > 0, y, 1)), 0)
+            if loss == "poisson"
+            else 0 * y
+        )
         self.sums = tuple(np.concatenate([[0], np.cumsum(p * part)]) for part in (np.ones(len(y)), y, third))
-        if loss == "absolute": # for each median m: the sum of p |y - y_m| over all labels
+        if loss == "absolute":  # for each median m: the sum of p |y - y_m| over all labels
             P, S, _ = self.sums
             self.all = y * (2 * P[1:] - P[-1]) - (2 * S[1:] - S[-1])
-        self.noise = 4e-16 * (p @ np.abs(third) + p @ np.abs(y)) # rounding errors of a cost are about this large
+        self.noise = 4e-16 * (p @ np.abs(third) + p @ np.abs(y))  # rounding errors of a cost are about this large
 
     def row(self, i) -> np.ndarray:
-        if i in self.kept: return self.kept[i]
+        if i in self.kept:
+            return self.kept[i]
         made = self._absolute(i) if self.loss == "absolute" else self._mean_cost(i)
-        if len(self.y) <= 8192: self.kept[i] = made # all rows together: at most 256 MB
+        if len(self.y) <= 8192:
+            self.kept[i] = made  # all rows together: at most 256 MB
         return made
 
     def _mean_cost(self, i) -> np.ndarray:
-        W, S, Q = (self.a * s[-1] + (1 - self.a) * (s[i + 1] - s[:i + 1]) for s in self.sums)
-        v = np.clip(S / (W + 1e-300), self.y[0], self.y[-1]) # a bin of mass 0 costs nothing whatever its value
-        if self.loss == "squared": return Q - v * (2 * S - v * W)
+        W, S, Q = (self.a * s[-1] + (1 - self.a) * (s[i + 1] - s[: i + 1]) for s in self.sums)
+        v = np.clip(S / (W + 1e-300), self.y[0], self.y[-1])  # a bin of mass 0 costs nothing whatever its value
+        if self.loss == "squared":
+            return Q - v * (2 * S - v * W)
         return v * W - S * np.log(np.maximum(v, 1e-300)) - Q
 
     def _absolute(self, i) -> np.ndarray:
         "The weighted median lies left of the bin, in it, or right of it: three targets for one search in the prefix sums."
         P, S, _ = self.sums
-        a, bin_P, bin_S, r = self.a, P[i + 1] - P[:i + 1], S[i + 1] - S[:i + 1], np.arange(i + 1)
+        a, bin_P, bin_S, r = self.a, P[i + 1] - P[: i + 1], S[i + 1] - S[: i + 1], np.arange(i + 1)
         half = (a * P[-1] + (1 - a) * bin_P) / 2
-        left, right = a * P[:i + 1] >= half, a * P[i + 1] + (1 - a) * bin_P < half
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"): # where epsilon is so large that a is hardly a float
-            target = np.where(left, half / a, np.where(right, (half - (1 - a) * bin_P) / a, half + (1 - a) * P[:i + 1]))
+        left, right = a * P[: i + 1] >= half, a * P[i + 1] + (1 - a) * bin_P < half
+        with np.errstate(
+            divide="ignore", invalid="ignore", over="ignore"
+        ):  # where epsilon is so large that a is hardly a float
+            target = np.where(
+                left, half / a, np.where(right, (half - (1 - a) * bin_P) / a, half + (1 - a) * P[: i + 1])
+            )
         m = np.searchsorted(P[1:], target).clip(max=len(P) - 2)
         c = np.clip(m + 1, r, i + 1)
-        inside = self.y[m] * (2 * P[c] - P[:i + 1] - P[i + 1]) - (2 * S[c] - S[:i + 1] - S[i + 1])
+        inside = self.y[m] * (2 * P[c] - P[: i + 1] - P[i + 1]) - (2 * S[c] - S[: i + 1] - S[i + 1])
         return a * self.all[m] + (1 - a) * inside
 
 # %% ../../nbs/privacy/11_bins.ipynb #1a0c8483
@@ -229,17 +303,20 @@ def _cheapest(costs, k, rate, tolerance) -> tuple:
     "Starts of the bins that minimise the sum of (cost - rate), fewest bins among equals; and the sum of their costs."
     total, count, start = np.zeros(k + 1), np.zeros(k + 1, np.intp), np.zeros(k + 1, np.intp)
     for i in range(k):
-        path = total[:i + 1] + costs.row(i)
+        path = total[: i + 1] + costs.row(i)
         near = np.flatnonzero(path <= path.min() + tolerance)
         r = start[i + 1] = near[count[near].argmin()]
         total[i + 1], count[i + 1] = path[r] - rate, count[r] + 1
     return _walk(start, k), total[k] + rate * count[k]
 
+
 def _walk(start, i) -> list:
     "The starts of all bins, given for every end the start of its bin."
     found = []
-    while i > 0: found.append(i := int(start[i]))
+    while i > 0:
+        found.append(i := int(start[i]))
     return found[::-1]
+
 
 def _best_starts(costs, k) -> list:
     "Dinkelbach's iteration: where the bins begin that minimise sum(cost) / ((1 - a) + d a)."
@@ -248,20 +325,25 @@ def _best_starts(costs, k) -> list:
     while True:
         starts, cost = _cheapest(costs, k, rate * costs.a, tolerance)
         ratio = cost / ((1 - costs.a) + len(starts) * costs.a)
-        if not ratio < rate - tolerance: return starts
+        if not ratio < rate - tolerance:
+            return starts
         rate = ratio
+
 
 def _at_most(costs, k, most) -> list:
     "The same for at most `most` bins: the table of least costs for every number of bins, O(k^2 most)."
     total, start = np.full((k + 1, most + 1), np.inf), np.zeros((k + 1, most + 1), np.int32)
     total[0, 0] = 0
     for i in range(k):
-        path = total[:i + 1, :-1] + costs.row(i)[:, None]
+        path = total[: i + 1, :-1] + costs.row(i)[:, None]
         r = start[i + 1, 1:] = path.argmin(0)
         total[i + 1, 1:] = path[r, np.arange(most)]
     ratio = total[k, 1:] / (1 + np.arange(most) * costs.a)
     d, i, found = int(np.flatnonzero(ratio <= ratio.min() + 1e-13 * ratio[0] + costs.noise)[0]) + 1, k, []
-    while d: i = int(start[i, d]); found.append(i); d -= 1
+    while d:
+        i = int(start[i, d])
+        found.append(i)
+        d -= 1
     return found[::-1]
 
 # %% ../../nbs/privacy/11_bins.ipynb #beb09921
@@ -271,69 +353,90 @@ def _bin_values(y, p, a, loss, starts) -> np.ndarray:
     for r, end in zip(starts, [*starts[1:], len(y)]):
         w = a * p
         w[r:end] = p[r:end]
-        if not w.any(): points.append((y[r] + y[end - 1]) / 2)
-        elif loss == "absolute": points.append(y[np.searchsorted(np.cumsum(w), w.sum() / 2 * (1 - 1e-14))])
-        else: points.append(w @ (y - y[r]) / w.sum() + y[r])
+        if not w.any():
+            points.append((y[r] + y[end - 1]) / 2)
+        elif loss == "absolute":
+            points.append(y[np.searchsorted(np.cumsum(w), w.sum() / 2 * (1 - 1e-14))])
+        else:
+            points.append(w @ (y - y[r]) / w.sum() + y[r])
     return np.array(points)
+
 
 def _distinct(y, p, a, loss, starts) -> tuple:
     "Starts and values of bins; neighbours with one value become one bin, which is never worse."
     points = _bin_values(y, p, a, loss, starts)
     while (same := np.flatnonzero(np.diff(points) <= 0)).size:
-        starts = starts[:same[0] + 1] + starts[same[0] + 2:]
+        starts = starts[: same[0] + 1] + starts[same[0] + 2 :]
         points = _bin_values(y, p, a, loss, starts)
     return starts, points
 
+
 def _loss_cuts(v, loss) -> np.ndarray:
     "Where a label is as far from one value as from the next, by its loss."
-    with np.errstate(divide="ignore"): return np.diff(v) / np.diff(np.log(v)) if loss == "poisson" else _cuts(v)
+    with np.errstate(divide="ignore"):
+        return np.diff(v) / np.diff(np.log(v)) if loss == "poisson" else _cuts(v)
+
 
 def _settle(y, p, loss, starts, points) -> list:
     "Starts after labels without mass, whose bins the prior leaves open, went where their own loss is least."
     heavy, s = np.flatnonzero(p > 1e-12), np.array(starts[1:], np.intp)
-    if len(np.unique(np.searchsorted(s, heavy, "right"))) < len(starts): return starts # a bin without mass has nothing to hold on to
+    if len(np.unique(np.searchsorted(s, heavy, "right"))) < len(starts):
+        return starts  # a bin without mass has nothing to hold on to
     at = np.searchsorted(heavy, s)
     return [0, *np.searchsorted(y, _loss_cuts(points, loss), "right").clip(heavy[at - 1] + 1, heavy[at]).tolist()]
 
 # %% ../../nbs/privacy/11_bins.ipynb #447b367f
 class Bins(ValueMechanism):
     "Randomized response on the bins of a numeric label; made by `rr_on_bins`."
+
     def __init__(self, starts, points, epsilon, values, loss):
         ends = [*starts[1:], len(values)]
-        self.starts, self.bin_of, self.loss = np.array(starts), np.repeat(np.arange(len(starts)), np.subtract(ends, starts)), loss
+        self.starts, self.bin_of, self.loss = (
+            np.array(starts),
+            np.repeat(np.arange(len(starts)), np.subtract(ends, starts)),
+            loss,
+        )
         super().__init__(_respond(len(points), math.exp(-epsilon))[self.bin_of], epsilon, values, points, "RRonBins")
-        self.bins = tuple(self.labels[r:end] for r, end in zip(starts, ends)) # the public values in each bin
+        self.bins = tuple(self.labels[r:end] for r, end in zip(starts, ends))  # the public values in each bin
 
     def _encode(self, labels):
         y = _numbers(labels)
         at = np.searchsorted(self.values, y).clip(max=len(self.values) - 1)
         return np.where(self.values[at] == y, at, self.starts[np.searchsorted(_loss_cuts(self.points, self.loss), y)])
 
-    def debias_values(self,
-        released, # a column of n released values
-    ) -> np.ndarray: # float [n]; for the label y its expectation is the value of y's bin; ValueError at epsilon 0
+    def debias_values(
+        self,
+        released,  # a column of n released values
+    ) -> np.ndarray:  # float [n]; for the label y its expectation is the value of y's bin; ValueError at epsilon 0
         "Released values without the noise's pull towards the middle; larger variance, right mean."
-        if self.epsilon == 0: raise ValueError("epsilon: at 0 a release says nothing about the label, so no estimate is unbiased")
+        if self.epsilon == 0:
+            raise ValueError("epsilon: at 0 a release says nothing about the label, so no estimate is unbiased")
         a, one_less = math.exp(-self.epsilon), -math.expm1(-self.epsilon)
         return _numbers(released) + a * (len(self.points) * _numbers(released) - self.points.sum()) / one_less
 
+
 def rr_on_bins(
-    values, # the public values, strictly increasing
-    prior, # n_values weights >= 0: a public guess, or a private estimate; a Series or a dict goes by its labels
-    epsilon, # label-DP parameter, 0 to infinity
-    loss="squared", # what to minimise: "squared", "absolute" or "poisson"
-    max_bins=None, # at most so many bins, an integer >= 1; None: as many as are best
-) -> Bins: # `.outputs` are the bins' values, `.bins` the labels in each; warns of a single bin; errors for bad input
+    values,  # the public values, strictly increasing
+    prior,  # n_values weights >= 0: a public guess, or a private estimate; a Series or a dict goes by its labels
+    epsilon,  # label-DP parameter, 0 to infinity
+    loss="squared",  # what to minimise: "squared", "absolute" or "poisson"
+    max_bins=None,  # at most so many bins, an integer >= 1; None: as many as are best
+) -> Bins:  # `.outputs` are the bins' values, `.bins` the labels in each; warns of a single bin; errors for bad input
     "The randomized response on bins with the least expected loss (Ghazi et al. 2022; definition 2.5 of the paper)."
     y, epsilon, loss = check_values(values), check_epsilon(epsilon), _check_loss(loss)
     p, a = check_prior(prior, y), math.exp(-epsilon)
-    if loss == "poisson" and y[0] < 0: raise ValueError(f"values: Poisson loss needs labels >= 0, got {y[0]:g}")
-    if max_bins is not None and (isinstance(max_bins, (bool, np.bool_)) or not isinstance(max_bins, Integral) or max_bins < 1):
+    if loss == "poisson" and y[0] < 0:
+        raise ValueError(f"values: Poisson loss needs labels >= 0, got {y[0]:g}")
+    if max_bins is not None and (
+        isinstance(max_bins, (bool, np.bool_)) or not isinstance(max_bins, Integral) or max_bins < 1
+    ):
         raise ValueError(f"max_bins: needs None or an integer >= 1, got {max_bins!r}")
-    span = y[-1] - y[0] # units must not matter to tolerances
+    span = y[-1] - y[0]  # units must not matter to tolerances
     costs = _Costs(y / span, p, a, loss)
     starts = _best_starts(costs, len(y))
-    if max_bins is not None and len(starts) > max_bins: starts = _at_most(costs, len(y), int(max_bins))
+    if max_bins is not None and len(starts) > max_bins:
+        starts = _at_most(costs, len(y), int(max_bins))
     starts, points = _distinct(y, p, a, loss, starts)
-    if len(points) == 1: warn_of_one_value("RRonBins")
+    if len(points) == 1:
+        warn_of_one_value("RRonBins")
     return Bins(_settle(y, p, loss, starts, points), points, epsilon, values, loss)

@@ -7,11 +7,14 @@ __all__ = ['ReleaseWarning', 'warn', 'rows_needed', 'rows_needed_by_rr', 'warn_o
            'warn_of_one_value', 'warn_of_no_change']
 
 # %% ../../nbs/privacy/05_caution.ipynb #1ee5ae9f
-import math, sys, warnings
+import math
+import sys
+import warnings
 
 # %% ../../nbs/privacy/05_caution.ipynb #4c36ead1
 class ReleaseWarning(UserWarning):
     "A release is private, and yet probably not what its owner wants."
+
 
 def warn(sentence: str):
     "Warn at the line outside this library that led here."
@@ -22,70 +25,88 @@ def warn(sentence: str):
 
 # %% ../../nbs/privacy/05_caution.ipynb #8803671e
 def rows_needed(
-    n_labels: int, # K, at least 2
-    epsilon: float, # of the prior, 0 to infinity
-) -> float: # infinite at epsilon 0
+    n_labels: int,  # K, at least 2
+    epsilon: float,  # of the prior, 0 to infinity
+) -> float:  # infinite at epsilon 0
     "How many rows a noisy histogram needs to tell an average label from one that never occurs."
-    if epsilon < 1e-100: return math.inf # the variance does not fit a float
-    v = 0. if epsilon > 1400 else 2 * math.exp(-epsilon / 2) / math.expm1(-epsilon / 2)**2
+    if epsilon < 1e-100:
+        return math.inf  # the variance does not fit a float
+    v = 0.0 if epsilon > 1400 else 2 * math.exp(-epsilon / 2) / math.expm1(-epsilon / 2) ** 2
     return 2 * (n_labels - 1) + 2 * math.hypot(n_labels - 1, n_labels * math.sqrt(v))
 
+
 def rows_needed_by_rr(
-    n_labels: int, # K, at least 2
-    epsilon: float, # of randomized response, 0 to infinity
-) -> float: # infinite at epsilon 0
+    n_labels: int,  # K, at least 2
+    epsilon: float,  # of randomized response, 0 to infinity
+) -> float:  # infinite at epsilon 0
     "The same for labels that were released by randomized response."
-    if epsilon < 1e-100: return math.inf
+    if epsilon < 1e-100:
+        return math.inf
     a = math.exp(-epsilon)
-    return 4 * (n_labels - 1) * ((1 + (n_labels - 1) * a) / math.expm1(-epsilon))**2
+    return 4 * (n_labels - 1) * ((1 + (n_labels - 1) * a) / math.expm1(-epsilon)) ** 2
+
 
 def warn_of_few_rows(
-    rows: int, # from which the prior comes
-    needed: float, # see above
-    n_labels: int, # K
-    epsilon: float, # of the prior
-    more="use more rows", # how to do so
+    rows: int,  # from which the prior comes
+    needed: float,  # see above
+    n_labels: int,  # K
+    epsilon: float,  # of the prior
+    more="use more rows",  # how to do so
 ):
     "Warn where a prior comes from fewer rows than it can bear."
-    if rows >= needed: return
+    if rows >= needed:
+        return
     wanted = f"about {math.ceil(needed):,}" if needed < 1e15 else "endlessly many"
-    warn(f"prior: needs {wanted} rows to tell a label of average frequency among {n_labels:,} from one that never "
-         f"occurs at epsilon {epsilon:g}, got {rows:,}; {more}, merge labels, give a public prior, or release by "
-         "\"rr\", which needs none")
+    warn(
+        f"prior: needs {wanted} rows to tell a label of average frequency among {n_labels:,} from one that never "
+        f"occurs at epsilon {epsilon:g}, got {rows:,}; {more}, merge labels, give a public prior, or release by "
+        '"rr", which needs none'
+    )
 
 # %% ../../nbs/privacy/05_caution.ipynb #26f31c53
 def warn_of_dropped(
-    n_outputs: int, # how many labels can be released
-    n_labels: int, # K
-    who: str, # the mechanism's name, or that of a stage
+    n_outputs: int,  # how many labels can be released
+    n_labels: int,  # K
+    who: str,  # the mechanism's name, or that of a stage
 ):
     "Warn where labels are never released."
-    if n_outputs == n_labels: return
+    if n_outputs == n_labels:
+        return
     if n_outputs == 1:
-        what = (f"THE RELEASED COLUMN IS CONSTANT: {who} keeps 1 of {n_labels:,} labels, every row becomes that label "
-                "and nothing whatsoever can be learnt from it")
+        what = (
+            f"THE RELEASED COLUMN IS CONSTANT: {who} keeps 1 of {n_labels:,} labels, every row becomes that label "
+            "and nothing whatsoever can be learnt from it"
+        )
     else:
         dropped = n_labels - n_outputs
         what = f"{who} never releases {dropped:,} of {n_labels:,} labels, and nothing can be learnt about these"
-    warn(f"outputs: {what}; \"block_rr\", \"optimal_rr\" with a floor above 0 and \"rr\" keep every label, "
-         "and a larger epsilon keeps more")
+    warn(
+        f'outputs: {what}; "block_rr", "optimal_rr" with a floor above 0 and "rr" keep every label, '
+        "and a larger epsilon keeps more"
+    )
+
 
 def warn_of_one_value(
-    who: str, # the mechanism's name
+    who: str,  # the mechanism's name
 ):
     "Warn where a mechanism for numbers has a single output."
-    warn(f"outputs: THE RELEASED COLUMN IS CONSTANT: {who} has one bin, every label becomes the same number and "
-         "nothing whatsoever can be learnt from it; a larger epsilon gives more bins, and `guide` compares other mechanisms")
+    warn(
+        f"outputs: THE RELEASED COLUMN IS CONSTANT: {who} has one bin, every label becomes the same number and "
+        "nothing whatsoever can be learnt from it; a larger epsilon gives more bins, and `guide` compares other mechanisms"
+    )
 
 # %% ../../nbs/privacy/05_caution.ipynb #8d7ee2d0
 def warn_of_no_change(
-    changed: float, # the probability that a label changes, 0 to 1; from the mechanism and a released prior
-    rows: int, # that are released
-    n_labels: int, # K
-    epsilon: float, # that was asked for
+    changed: float,  # the probability that a label changes, 0 to 1; from the mechanism and a released prior
+    rows: int,  # that are released
+    n_labels: int,  # K
+    epsilon: float,  # that was asked for
 ):
     "Warn where practically no label changes."
-    if not rows or rows * changed >= 1 or changed >= .05: return
+    if not rows or rows * changed >= 1 or changed >= 0.05:
+        return
     less = math.log(99 * (n_labels - 1))
-    warn(f"epsilon: at {epsilon:g} fewer than one of {rows:,} labels is expected to change, so the released column is "
-         f"practically the true one; at epsilon {less:.1f} one label in a hundred would change")
+    warn(
+        f"epsilon: at {epsilon:g} fewer than one of {rows:,} labels is expected to change, so the released column is "
+        f"practically the true one; at epsilon {less:.1f} one label in a hundred would change"
+    )

@@ -6,26 +6,36 @@
 __all__ = ['rr', 'two_weights', 'RandomizedResponse', 'rr_with_prior', 'best_k', 'block_probabilities', 'block_rr']
 
 # %% ../../nbs/privacy/04_classification.ipynb #63c1c8ea
+import math
 from itertools import accumulate
 from numbers import Integral
-import math
 
 import numpy as np
 
 from .labels import Domain
 from .mechanism import Mechanism, check_counts, check_prior, prior_domain
 from .partition import Partition
-from .sampling import DENOMINATOR, MAX_ENTRIES, Certificate, _caps, certify_table, check_epsilon, check_size
+from blockrr.privacy.sampling import (
+    DENOMINATOR,
+    MAX_ENTRIES,
+    Certificate,
+    _caps,
+    certify_table,
+    check_epsilon,
+    check_size,
+)
 
 # %% ../../nbs/privacy/04_classification.ipynb #6dadeeab
 def rr(
-    labels, # the public domain: an integer K or a sequence of K labels
-    epsilon, # label-DP parameter, 0 to infinity
-) -> Mechanism: # a `RandomizedResponse`, without a table, for more than 4,096 labels; errors for bad input
+    labels,  # the public domain: an integer K or a sequence of K labels
+    epsilon,  # label-DP parameter, 0 to infinity
+) -> Mechanism:  # a `RandomizedResponse`, without a table, for more than 4,096 labels; errors for bad input
     "K-ary randomized response (Warner 1965; definition 2.3 of the paper)."
     domain, epsilon = Domain(labels), check_epsilon(epsilon)
-    if len(domain)**2 > MAX_ENTRIES: return RandomizedResponse(domain, epsilon)
+    if len(domain) ** 2 > MAX_ENTRIES:
+        return RandomizedResponse(domain, epsilon)
     return Mechanism(_respond(len(domain), math.exp(-epsilon)), epsilon, domain, name="RR")
+
 
 def _respond(k: int, a: float) -> np.ndarray:
     "Randomized response on k outputs, a = e**-epsilon."
@@ -34,35 +44,40 @@ def _respond(k: int, a: float) -> np.ndarray:
 
 # %% ../../nbs/privacy/04_classification.ipynb #f0e9e812
 def two_weights(
-    n_labels: int, # K, at least 2
-    epsilon, # label-DP parameter, 0 to infinity
-) -> tuple: # ints (w1, w0), of a label itself and of every other: w1 + (K - 1) w0 <= 2**62, w1 <= e**epsilon w0
+    n_labels: int,  # K, at least 2
+    epsilon,  # label-DP parameter, 0 to infinity
+) -> tuple:  # ints (w1, w0), of a label itself and of every other: w1 + (K - 1) w0 <= 2**62, w1 <= e**epsilon w0
     "The integers of randomized response."
     epsilon = check_epsilon(epsilon)
-    if math.isinf(epsilon): return DENOMINATOR, 0
+    if math.isinf(epsilon):
+        return DENOMINATOR, 0
     a = math.exp(-epsilon)
     other = max(1, int(DENOMINATOR * (1 - 1e-9) * a / (1 + (n_labels - 1) * a)))
     cap = int(_caps(np.array([other]), epsilon)[0])
     return min(cap, DENOMINATOR - (n_labels - 1) * other), other
 
+
 class _TwoWeights:
     "Sampler of randomized response: 64 bits a label, whatever the number of labels."
+
     bits, step = np.dtype("<u8"), 1 << 16
+
     def __init__(self, n_labels, own, other):
         self.gap, self.other, self.below = own - other, max(other, 1), own + (n_labels - 1) * other
         self.dtype = np.min_scalar_type(n_labels - 1)
 
-    def scratch(self): return np.empty(self.step, np.int64)
+    def scratch(self):
+        return np.empty(self.step, np.int64)
 
     def fill(self, codes, random, more, index, out):
         "Write outputs for at most `step` codes; random: 64 bits each; more(n): n further words of 64 bits."
-        u = index[:len(codes)]
-        np.right_shift(random, 2, out=u, casting="unsafe") # uniform below 2**62
+        u = index[: len(codes)]
+        np.right_shift(random, 2, out=u, casting="unsafe")  # uniform below 2**62
         again = np.flatnonzero(u >= self.below)
-        while again.size: # as many words as are missing, never more: how a column is cut then makes no difference
+        while again.size:  # as many words as are missing, never more: how a column is cut then makes no difference
             new = (more(again.size) >> np.uint64(2)).astype(np.int64)
             new = new[new < self.below]
-            u[again[:new.size]], again = new, again[new.size:]
+            u[again[: new.size]], again = new, again[new.size :]
         u -= self.gap
         np.floor_divide(u, self.other, out=u)
         np.copyto(u, codes, where=u < 0)
@@ -72,66 +87,85 @@ class _TwoWeights:
 class _NoTable(ValueError, AttributeError):
     "Randomized response without a table was asked for one."
 
+
 class RandomizedResponse(Mechanism):
     "Randomized response on any number of labels up to 2**20, by two integers and without a table; made by `rr`."
-    def __init__(self,
-        labels, # the public domain: an integer K or a sequence of K labels
-        epsilon, # label-DP parameter, 0 to infinity
+
+    def __init__(
+        self,
+        labels,  # the public domain: an integer K or a sequence of K labels
+        epsilon,  # label-DP parameter, 0 to infinity
     ):
         self._domain, self.epsilon, self.name = Domain(labels), check_epsilon(epsilon), "RR"
         self.own, self.other = two_weights(len(self.labels), self.epsilon)
         self.denominator = self.own + (len(self.labels) - 1) * self.other
 
     @property
-    def outputs(self) -> tuple: return self.labels
+    def outputs(self) -> tuple:
+        return self.labels
 
     @property
-    def integers(self) -> np.ndarray: # int64 [1, 3]: K, own, other, of which the digest of a statement is taken
+    def integers(self) -> np.ndarray:  # int64 [1, 3]: K, own, other, of which the digest of a statement is taken
         "All that says with which probabilities labels are drawn."
         return np.array([[len(self.labels), self.own, self.other]])
 
     @property
-    def keep(self) -> float: # own / denominator
+    def keep(self) -> float:  # own / denominator
         "The probability that a label is released unchanged."
         return self.own / self.denominator
 
     def _none(self, what):
         K = len(self.labels)
-        return _NoTable(f"{what}: needs at most {math.isqrt(MAX_ENTRIES):,} labels, got {K:,}, whose table would take "
-                        f"{K * K * 8 / 2**30:,.1f} GiB; `keep`, `own`, `other` and `denominator` say the same")
+        return _NoTable(
+            f"{what}: needs at most {math.isqrt(MAX_ENTRIES):,} labels, got {K:,}, whose table would take "
+            f"{K * K * 8 / 2**30:,.1f} GiB; `keep`, `own`, `other` and `denominator` say the same"
+        )
 
     @property
-    def transition(self): raise self._none("transition")
-    @property
-    def weights(self): raise self._none("weights")
-    @property
-    def _columns(self): return np.arange(len(self.labels))
-    def _sampler(self): return _TwoWeights(len(self.labels), self.own, self.other)
+    def transition(self):
+        raise self._none("transition")
 
-    def certify(self,
-        epsilon=None, # the claimed epsilon, 0 to infinity; None: the mechanism's own
-    ) -> Certificate: # `.epsilon` (rounded up), `.holds`, `.worst` = (output, likelier label, other label)
+    @property
+    def weights(self):
+        raise self._none("weights")
+
+    @property
+    def _columns(self):
+        return np.arange(len(self.labels))
+
+    def _sampler(self):
+        return _TwoWeights(len(self.labels), self.own, self.other)
+
+    def certify(
+        self,
+        epsilon=None,  # the claimed epsilon, 0 to infinity; None: the mechanism's own
+    ) -> Certificate:  # `.epsilon` (rounded up), `.holds`, `.worst` = (output, likelier label, other label)
         "The exact privacy of the integers that are sampled."
         corner = [[self.own, self.other], [self.other, self.own]]
         c = certify_table(corner, self.epsilon if epsilon is None else epsilon)
         return Certificate(c.epsilon, c.claimed, c.holds, tuple(self.labels[i] for i in c.worst))
 
-    def posterior(self,
-        prior, # n_labels weights >= 0
-        released=None, # one released label, which must be named: all of them would need a table
-    ) -> np.ndarray: # float [n_labels], sums to 1; a label that the prior excludes at epsilon infinity keeps the prior
+    def posterior(
+        self,
+        prior,  # n_labels weights >= 0
+        released=None,  # one released label, which must be named: all of them would need a table
+    ) -> np.ndarray:  # float [n_labels], sums to 1; a label that the prior excludes at epsilon infinity keeps the prior
         "The distribution of the true label, given one released label."
         p = check_prior(prior, self._domain)
-        if released is None: raise self._none("posterior without `released`")
-        try: y = int(self._domain.encode([released])[0])
-        except (TypeError, ValueError): raise ValueError("released: needs one label of the domain, got another") from None
+        if released is None:
+            raise self._none("posterior without `released`")
+        try:
+            y = int(self._domain.encode([released])[0])
+        except (TypeError, ValueError):
+            raise ValueError("released: needs one label of the domain, got another") from None
         joint = self.other * p
         joint[y] = self.own * p[y]
         return joint / joint.sum() if joint.any() else p
 
-    def debias(self,
-        counts, # n_labels numbers: how often each was released
-    ) -> np.ndarray: # float [n_labels], sums to the sum of counts, may be negative; ValueError at epsilon 0
+    def debias(
+        self,
+        counts,  # n_labels numbers: how often each was released
+    ) -> np.ndarray:  # float [n_labels], sums to the sum of counts, may be negative; ValueError at epsilon 0
         "Unbiased estimates of the true counts from counts of released labels."
         c = check_counts(counts, self.labels)
         if self.own == self.other:
@@ -140,61 +174,69 @@ class RandomizedResponse(Mechanism):
 
 # %% ../../nbs/privacy/04_classification.ipynb #fe6fdb8e
 def rr_with_prior(
-    prior, # n_labels weights >= 0: a public guess, or a private estimate; a Series or a dict goes by its labels
-    epsilon, # label-DP parameter, 0 to infinity
-    k=None, # how many labels to keep, 1 to n_labels; None: the best for this prior
-    labels=None, # the public domain: an integer K or a sequence; None: 0 .. n_labels-1
-) -> Mechanism: # its `.outputs` are the labels kept; TypeError or ValueError for bad input
+    prior,  # n_labels weights >= 0: a public guess, or a private estimate; a Series or a dict goes by its labels
+    epsilon,  # label-DP parameter, 0 to infinity
+    k=None,  # how many labels to keep, 1 to n_labels; None: the best for this prior
+    labels=None,  # the public domain: an integer K or a sequence; None: 0 .. n_labels-1
+) -> Mechanism:  # its `.outputs` are the labels kept; TypeError or ValueError for bad input
     "Randomized response on the k most frequent labels (Ghazi et al. 2021; definition 2.4 of the paper)."
     domain = prior_domain(labels, prior)
     p, epsilon = check_prior(prior, domain), check_epsilon(epsilon)
     k = best_k(p, epsilon) if k is None else _check_k(k, len(p))
-    kept = sorted(np.argsort(-p, kind="stable")[:k].tolist()) # equal priors: the smaller index
+    kept = sorted(np.argsort(-p, kind="stable")[:k].tolist())  # equal priors: the smaller index
     check_size(len(p), k)
     T = np.full((len(p), k), 1 / k)
     T[kept] = _respond(k, math.exp(-epsilon))
     return Mechanism(T, epsilon, domain, [domain.values[i] for i in kept], name="RRWithPrior")
 
+
 def best_k(
-    prior, # n_labels weights >= 0
-    epsilon, # 0 to infinity
-) -> int: # 1 to n_labels
+    prior,  # n_labels weights >= 0
+    epsilon,  # 0 to infinity
+) -> int:  # 1 to n_labels
     "The number of labels that RRWithPrior keeps: the largest maximiser of its objective."
     p, a = np.sort(check_prior(prior))[::-1], math.exp(-check_epsilon(epsilon))
-    totals = accumulate(int(math.ldexp(x, 160)) for x in p.tolist()) # exact sums: a tie must not depend on rounding
+    totals = accumulate(int(math.ldexp(x, 160)) for x in p.tolist())  # exact sums: a tie must not depend on rounding
     value = np.array([total / 2**160 for total in totals]) / (1 + np.arange(len(p)) * a)
     return int(np.flatnonzero(value >= value.max() * (1 - 1e-12))[-1]) + 1
 
+
 def _check_k(k, n_labels) -> int:
-    if isinstance(k, (bool, np.bool_)) or not isinstance(k, Integral): raise TypeError(f"k: needs an integer, got {k!r}")
-    if not 1 <= k <= n_labels: raise ValueError(f"k: needs 1 <= k <= {n_labels}, got {k}")
+    if isinstance(k, (bool, np.bool_)) or not isinstance(k, Integral):
+        raise TypeError(f"k: needs an integer, got {k!r}")
+    if not 1 <= k <= n_labels:
+        raise ValueError(f"k: needs 1 <= k <= {n_labels}, got {k}")
     return int(k)
 
 # %% ../../nbs/privacy/04_classification.ipynb #1280b019
 def block_probabilities(
-    partition: Partition, # blocks, dominant set and neighbours
-    epsilon, # label-DP parameter, 0 to infinity
-) -> tuple: # floats (e^eps beta, beta, e^eps gamma, gamma)
+    partition: Partition,  # blocks, dominant set and neighbours
+    epsilon,  # label-DP parameter, 0 to infinity
+) -> tuple:  # floats (e^eps beta, beta, e^eps gamma, gamma)
     "The solution of BlockRR's linear system (equation 3.2 of the paper), free of overflow and cancellation."
     epsilon = check_epsilon(epsilon)
     a, E = math.exp(-epsilon), -math.expm1(-epsilon) * partition.n_near
     M, m, l = len(partition.outputs), len(partition.outputs_2), len(partition.dominant)
     share = a * l * m / M
-    if l * m == 0: above_1, above_2 = 1 / (E + a * M), (1 - l / M) / (E + a * M)
+    if l * m == 0:
+        above_1, above_2 = 1 / (E + a * M), (1 - l / M) / (E + a * M)
     else:
         kappa = E * E + a * E * M + a * a * l * m
         above_1, above_2 = (E + share) / kappa, (E * (1 - l / M) + share) / kappa
     return above_1, a * above_1, above_2, a * above_2
 
+
 def block_rr(
-    partition: Partition, # blocks of the domain; see `partition_by_weight`
-    epsilon, # label-DP parameter, 0 to infinity
-    labels=None, # the public domain: an integer K or a sequence; None: 0 .. n_labels-1
-) -> Mechanism: # TypeError or ValueError for bad input
+    partition: Partition,  # blocks of the domain; see `partition_by_weight`
+    epsilon,  # label-DP parameter, 0 to infinity
+    labels=None,  # the public domain: an integer K or a sequence; None: 0 .. n_labels-1
+) -> Mechanism:  # TypeError or ValueError for bad input
     "Block randomized response (section 3.1 of the paper)."
-    if not isinstance(partition, Partition): raise TypeError(f"partition: needs a Partition, got {type(partition).__name__}")
+    if not isinstance(partition, Partition):
+        raise TypeError(f"partition: needs a Partition, got {type(partition).__name__}")
     domain = Domain(partition.n_labels if labels is None else labels)
-    if len(domain) != partition.n_labels: raise ValueError(f"labels: the partition has {partition.n_labels} labels, got {len(domain)}")
+    if len(domain) != partition.n_labels:
+        raise ValueError(f"labels: the partition has {partition.n_labels} labels, got {len(domain)}")
     above_1, beta, above_2, gamma = block_probabilities(partition, epsilon)
     out, minority = np.array(partition.outputs), set(partition.minority)
     in_1, in_delta = np.isin(out, partition.outputs_1), np.isin(out, partition.dominant)
@@ -202,10 +244,14 @@ def block_rr(
     T = np.empty((len(domain), len(out)))
     T[list(partition.majority)] = np.where(in_1, beta, gamma)
     T[list(partition.minority)] = np.where(in_delta, 1 / len(out), np.where(in_1, beta, gamma))
-    column, blocks = {o: j for j, o in enumerate(out.tolist())}, ((partition.majority, above_1), (partition.minority, above_2))
+    column, blocks = (
+        {o: j for j, o in enumerate(out.tolist())},
+        ((partition.majority, above_1), (partition.minority, above_2)),
+    )
     for block, above in blocks:
         for y in block:
             near = [column[o] for o in partition.near(y)]
-            if y in minority: near = [j for j in near if not in_1[j]]
+            if y in minority:
+                near = [j for j in near if not in_1[j]]
             T[y, near] = above
     return Mechanism(T, check_epsilon(epsilon), domain, [domain.values[o] for o in out], name="BlockRR")

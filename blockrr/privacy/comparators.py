@@ -8,10 +8,10 @@ __all__ = ['CELLS', 'laplace', 'discrete_laplace', 'gaussian_delta', 'gaussian_s
            'square_wave', 'unbiased_reach', 'optimal_unbiased']
 
 # %% ../../nbs/privacy/13_comparators.ipynb #ee2601a5
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Integral, Real
-import math
 
 import numpy as np
 
@@ -24,22 +24,34 @@ from .sampling import _exp_bound, check_epsilon, check_size
 # %% ../../nbs/privacy/13_comparators.ipynb #e0171ba8
 CELLS = 1024
 
+
 def _positive(epsilon) -> float:
     "An epsilon that additive noise can have."
-    if check_epsilon(epsilon) == 0: raise ValueError("epsilon: additive noise needs epsilon > 0, as its scale is range / epsilon; at 0 release a constant")
+    if check_epsilon(epsilon) == 0:
+        raise ValueError(
+            "epsilon: additive noise needs epsilon > 0, as its scale is range / epsilon; at 0 release a constant"
+        )
     if epsilon < 1e-12:
-        raise ValueError(f"epsilon: additive noise needs at least 1e-12, got {float(epsilon):g}; "
-                         "below, its steps are finer than floats can tell; release a constant")
+        raise ValueError(
+            f"epsilon: additive noise needs at least 1e-12, got {float(epsilon):g}; "
+            "below, its steps are finer than floats can tell; release a constant"
+        )
     return float(epsilon)
+
 
 def _differences(edges, y, tail) -> np.ndarray:
     "P(edge_j <= y + noise < edge_j+1) for every y; tail(x) = P(noise > x) for x >= 0. The outer cells take all that is beyond."
     x = edges[1:-1] - np.asarray(y, float)[:, None]
     upper = tail(np.abs(x))
     right, left = x[:, :-1] >= 0, x[:, 1:] <= 0
-    inner = np.where(right, upper[:, :-1] - upper[:, 1:], np.where(left, upper[:, 1:] - upper[:, :-1], 1 - upper[:, :-1] - upper[:, 1:]))
+    inner = np.where(
+        right,
+        upper[:, :-1] - upper[:, 1:],
+        np.where(left, upper[:, 1:] - upper[:, :-1], 1 - upper[:, :-1] - upper[:, 1:]),
+    )
     ends = [np.where(x[:, k] * sign >= 0, upper[:, k], 1 - upper[:, k])[:, None] for k, sign in ((0, -1), (-1, 1))]
     return np.hstack([ends[0], inner, ends[1]])
+
 
 def _edges(y, reach, cells) -> np.ndarray:
     "The ends of the cells; reach: how far beyond the range they go."
@@ -47,32 +59,47 @@ def _edges(y, reach, cells) -> np.ndarray:
     low, high = _ends(y, reach)
     edges = np.linspace(low, high, int(cells) + 1)
     if (np.diff(edges) <= 0).any() or (np.diff(_middles(edges)) <= 0).any():
-        raise ValueError(f"values: floats cannot tell {cells} cells between {low:g} and {high:g} apart; "
-                         "subtract a public constant from values and labels, or take fewer cells")
+        raise ValueError(
+            f"values: floats cannot tell {cells} cells between {low:g} and {high:g} apart; "
+            "subtract a public constant from values and labels, or take fewer cells"
+        )
     return edges
+
 
 def _check_cells(cells, n_values):
     if isinstance(cells, (bool, np.bool_)) or not isinstance(cells, Integral):
         raise TypeError(f"cells: needs an integer >= 2, got {cells!r}")
-    if cells < 2: raise ValueError(f"cells: needs an integer >= 2, got {cells}; one cell releases every label alike")
-    try: check_size(n_values, int(cells))
-    except ValueError as e: raise ValueError(f"cells: {_why(e)}; take fewer") from None
+    if cells < 2:
+        raise ValueError(f"cells: needs an integer >= 2, got {cells}; one cell releases every label alike")
+    try:
+        check_size(n_values, int(cells))
+    except ValueError as e:
+        raise ValueError(f"cells: {_why(e)}; take fewer") from None
 
-def _why(error) -> str: return str(error).removeprefix("domain: ").partition(". Merge")[0]
+
+def _why(error) -> str:
+    return str(error).removeprefix("domain: ").partition(". Merge")[0]
+
 
 def _ends(y, reach) -> tuple:
     low, high = float(y[0]) - reach, float(y[-1]) + reach
-    if all(map(math.isfinite, (2 * low, 2 * high, high - low))): return low, high
-    raise ValueError(f"epsilon: outputs that reach {reach:g} beyond the range do not fit a float; "
-                     "take a larger epsilon, or divide values and labels by a public constant")
+    if all(map(math.isfinite, (2 * low, 2 * high, high - low))):
+        return low, high
+    raise ValueError(
+        f"epsilon: outputs that reach {reach:g} beyond the range do not fit a float; "
+        "take a larger epsilon, or divide values and labels by a public constant"
+    )
 
-def _middles(edges): return (edges[:-1] + edges[1:]) / 2
+
+def _middles(edges):
+    return (edges[:-1] + edges[1:]) / 2
 
 # %% ../../nbs/privacy/13_comparators.ipynb #0f089391
 def _raised(T, epsilon) -> np.ndarray:
     "Raise entries that floats left too small for their column, by more than half of what `integer_table` tolerates."
     floor = T.max(0) * math.exp(-epsilon)
     return np.where(T < floor * (1 - 5e-10), floor, T)
+
 
 def _noisy(y, tail, reach, cells, epsilon) -> tuple:
     "Transition matrix and outputs of additive symmetric noise in cells."
@@ -82,111 +109,134 @@ def _noisy(y, tail, reach, cells, epsilon) -> tuple:
 
 # %% ../../nbs/privacy/13_comparators.ipynb #3838c9a0
 def laplace(
-    values, # the public values, strictly increasing
-    epsilon, # label-DP parameter, 1e-12 to infinity, which gives the label itself
-    cells=CELLS, # how many cells the release is rounded to, an integer >= 2
-) -> ValueMechanism: # ValueError for epsilon 0, whose noise has no scale
+    values,  # the public values, strictly increasing
+    epsilon,  # label-DP parameter, 1e-12 to infinity, which gives the label itself
+    cells=CELLS,  # how many cells the release is rounded to, an integer >= 2
+) -> ValueMechanism:  # ValueError for epsilon 0, whose noise has no scale
     "Laplace noise of scale range / epsilon, rounded to cells."
     y, epsilon = check_values(values), _positive(epsilon)
     b = float(y[-1] - y[0]) / epsilon
-    if b == 0: return ValueMechanism(np.eye(len(y)), epsilon, values, name="Laplace")
+    if b == 0:
+        return ValueMechanism(np.eye(len(y)), epsilon, values, name="Laplace")
     T, points = _noisy(y, lambda x: np.exp(-x / b) / 2, 30 * b, cells, epsilon)
     return ValueMechanism(T, epsilon, values, points, "Laplace")
 
 # %% ../../nbs/privacy/13_comparators.ipynb #acdd706d
 def discrete_laplace(
-    values, # the public values: whole numbers, strictly increasing
-    epsilon, # label-DP parameter, 1e-12 to infinity, which gives the label itself
-) -> ValueMechanism: # ValueError for values that are no whole numbers, or a noise so wide that the table would not fit
+    values,  # the public values: whole numbers, strictly increasing
+    epsilon,  # label-DP parameter, 1e-12 to infinity, which gives the label itself
+) -> ValueMechanism:  # ValueError for values that are no whole numbers, or a noise so wide that the table would not fit
     "Two-sided geometric noise on the integers."
     y, epsilon = check_values(values), _positive(epsilon)
     points = _whole_points(y, epsilon)
     scale = float(y[-1] - y[0]) / epsilon
-    a = math.exp(-1 / scale) if scale else 0.
-    T = _differences(np.append(points, points[-1] + 1) - .5, y, lambda x: a**np.ceil(x) / (1 + a))
+    a = math.exp(-1 / scale) if scale else 0.0
+    T = _differences(np.append(points, points[-1] + 1) - 0.5, y, lambda x: a ** np.ceil(x) / (1 + a))
     return ValueMechanism(T, epsilon, values, points, "discrete Laplace")
+
 
 def _whole_points(y, epsilon) -> np.ndarray:
     "The whole numbers up to 30 scales beyond the range, or an error that says why there are none."
     if (y != np.rint(y)).any():
-        raise ValueError(f"values: discrete Laplace noise needs whole numbers, got {y[y != np.rint(y)][0]:g}; "
-                         "multiply values and labels by a public constant, or take laplace")
+        raise ValueError(
+            f"values: discrete Laplace noise needs whole numbers, got {y[y != np.rint(y)][0]:g}; "
+            "multiply values and labels by a public constant, or take laplace"
+        )
     reach = math.ceil(min(30 * (float(y[-1] - y[0]) / epsilon), 2**53)) + 1
-    try: check_size(len(y), int(y[-1] - y[0]) + 2 * reach + 1)
+    try:
+        check_size(len(y), int(y[-1] - y[0]) + 2 * reach + 1)
     except ValueError as e:
-        raise ValueError(f"epsilon: {_why(e)}; take a larger epsilon, coarser values, or laplace with its cells") from None
+        raise ValueError(
+            f"epsilon: {_why(e)}; take a larger epsilon, coarser values, or laplace with its cells"
+        ) from None
     if max(-y[0], y[-1]) + reach >= 2**52:
-        raise ValueError(f"values: discrete Laplace noise needs numbers below 2**52, got {y[0]:g} to {y[-1]:g}; "
-                         "subtract a public constant from values and labels")
+        raise ValueError(
+            f"values: discrete Laplace noise needs numbers below 2**52, got {y[0]:g} to {y[-1]:g}; "
+            "subtract a public constant from values and labels"
+        )
     return np.arange(y[0] - reach, y[-1] + reach + 1)
 
 # %% ../../nbs/privacy/13_comparators.ipynb #72a805bd
 def gaussian_delta(
-    sigma, # standard deviation > 0, in units of the sensitivity
-    epsilon, # 0 to infinity
-) -> float: # the smallest delta for which the noise is (epsilon, delta)-private
+    sigma,  # standard deviation > 0, in units of the sensitivity
+    epsilon,  # 0 to infinity
+) -> float:  # the smallest delta for which the noise is (epsilon, delta)-private
     "How private Gaussian noise is (Balle and Wang 2018)."
-    from scipy.special import log_ndtr # here, so that importing blockrr stays quick
+    from scipy.special import log_ndtr  # here, so that importing blockrr stays quick
+
     if not 0 < sigma < math.inf:
         raise ValueError(f"sigma: needs a finite number > 0, got {sigma}; without noise delta is 1")
-    high, low = log_ndtr(.5 / sigma - epsilon * sigma), epsilon + log_ndtr(-.5 / sigma - epsilon * sigma)
-    return math.exp(high) * -math.expm1(min(low - high, 0.)) if high > -745 else 0.
+    high, low = log_ndtr(0.5 / sigma - epsilon * sigma), epsilon + log_ndtr(-0.5 / sigma - epsilon * sigma)
+    return math.exp(high) * -math.expm1(min(low - high, 0.0)) if high > -745 else 0.0
+
 
 def _check_delta(delta) -> float:
     if isinstance(delta, (bool, np.bool_)) or not isinstance(delta, Real):
         raise TypeError(f"delta: needs a real number, got {type(delta).__name__}")
-    if not 0 < delta < 1: raise ValueError(f"delta: needs 0 < delta < 1, got {delta}")
+    if not 0 < delta < 1:
+        raise ValueError(f"delta: needs 0 < delta < 1, got {delta}")
     return float(delta)
 
+
 def gaussian_sigma(
-    epsilon, # 0 to infinity
-    delta, # 0 < delta < 1
-) -> float: # in units of the sensitivity; 0 at epsilon = infinity
+    epsilon,  # 0 to infinity
+    delta,  # 0 < delta < 1
+) -> float:  # in units of the sensitivity; 0 at epsilon = infinity
     "The least standard deviation of Gaussian noise that is (epsilon, delta)-private."
     epsilon, delta = check_epsilon(epsilon), _check_delta(delta)
-    if math.isinf(epsilon): return 0.
-    low, high = 1e-9, 1.
-    while gaussian_delta(high, epsilon) > delta: high *= 2
-    for _ in range(200): low, high = ((middle, high) if gaussian_delta(middle := (low + high) / 2, epsilon) > delta else (low, middle))
+    if math.isinf(epsilon):
+        return 0.0
+    low, high = 1e-9, 1.0
+    while gaussian_delta(high, epsilon) > delta:
+        high *= 2
+    for _ in range(200):
+        low, high = (middle, high) if gaussian_delta(middle := (low + high) / 2, epsilon) > delta else (low, middle)
     return high
 
 # %% ../../nbs/privacy/13_comparators.ipynb #apx-cert-mech
 @dataclass(frozen=True)
 class ApproximateCertificate:
     "The (epsilon, delta) privacy of a table of integers; never of epsilon alone."
-    epsilon: float # the claimed epsilon
-    delta: float # the smallest delta for it, rounded up
-    claimed: float # the delta that was asked for
-    holds: bool # whether delta <= claimed, decided on the integers
-    worst: tuple # (likelier label, other label)
+
+    epsilon: float  # the claimed epsilon
+    delta: float  # the smallest delta for it, rounded up
+    claimed: float  # the delta that was asked for
+    holds: bool  # whether delta <= claimed, decided on the integers
+    worst: tuple  # (likelier label, other label)
+
 
 class ApproximateMechanism(ValueMechanism):
     "A mechanism for numbers that is (epsilon, delta)-private."
-    def __init__(self,
-        transition, # float [n_values, n_outputs], rows sum to 1
-        epsilon, # 0 to infinity
-        delta, # 0 < delta < 1; `certify` says whether the pair holds
-        values, # the public values, strictly increasing
-        outputs=None, # n_outputs distinct numbers; None: the values
-        name="mechanism", # shown in the representation and in plots
+
+    def __init__(
+        self,
+        transition,  # float [n_values, n_outputs], rows sum to 1
+        epsilon,  # 0 to infinity
+        delta,  # 0 < delta < 1; `certify` says whether the pair holds
+        values,  # the public values, strictly increasing
+        outputs=None,  # n_outputs distinct numbers; None: the values
+        name="mechanism",  # shown in the representation and in plots
     ):
-        super().__init__(transition, math.inf, values, outputs, name) # no pure epsilon bounds the table
+        super().__init__(transition, math.inf, values, outputs, name)  # no pure epsilon bounds the table
         self.epsilon, self.delta = check_epsilon(epsilon), _check_delta(delta)
 
     def _with(self, transition, points, name):
         made = ApproximateMechanism(transition, self.epsilon, self.delta, self.labels, points, name)
         if not made.certify().holds:
-            raise ValueError(f"mechanism: rounded again, its table needs a delta above {self.delta:g}; "
-                             "change the released numbers instead")
+            raise ValueError(
+                f"mechanism: rounded again, its table needs a delta above {self.delta:g}; "
+                "change the released numbers instead"
+            )
         return made
 
     def __repr__(self):
         alone = f"epsilon={self.epsilon:g}"
         return super().__repr__().replace(alone, f"{alone}, delta={self.delta:g}", 1)
 
-    def certify(self,
-        epsilon=None, # the epsilon of the claim, 0 to infinity; None: the mechanism's own
-    ) -> ApproximateCertificate: # exact for the integers that are sampled
+    def certify(
+        self,
+        epsilon=None,  # the epsilon of the claim, 0 to infinity; None: the mechanism's own
+    ) -> ApproximateCertificate:  # exact for the integers that are sampled
         "The smallest delta of the integers that are sampled, for this epsilon."
         epsilon = self.epsilon if epsilon is None else check_epsilon(epsilon)
         found, worst = _hockey_stick(self.weights, epsilon)
@@ -195,74 +245,93 @@ class ApproximateMechanism(ValueMechanism):
         labels = tuple(self.labels[i] for i in worst)
         return ApproximateCertificate(epsilon, shown, self.delta, exact <= Fraction(self.delta), labels)
 
+
 def _hockey_stick(W, epsilon) -> tuple:
     "The largest sum of max(0, row - e**epsilon * other row) over pairs of rows, times 2**128, and the pair."
-    if math.isinf(epsilon): return 0, (0, len(W) - 1)
-    epsilon = min(epsilon, 64.) # beyond it, this is an upper bound
-    E, near = _exp_bound(epsilon), W * (math.exp(epsilon) * (1 - 1e-9)) # floats decide which cells cannot count
+    if math.isinf(epsilon):
+        return 0, (0, len(W) - 1)
+    epsilon = min(epsilon, 64.0)  # beyond it, this is an upper bound
+    E, near = _exp_bound(epsilon), W * (math.exp(epsilon) * (1 - 1e-9))  # floats decide which cells cannot count
+
     def excess(i, j):
         some = W[i] > near[j]
         return sum(max(0, (a << 128) - E * b) for a, b in zip(W[i][some].tolist(), W[j][some].tolist()))
+
     return max((excess(i, j), (i, j)) for i in range(len(W)) for j in range(len(W)) if i != j)
 
 # %% ../../nbs/privacy/13_comparators.ipynb #0182b250
 def gaussian(
-    values, # the public values, strictly increasing
-    epsilon, # 0 to infinity; with delta the pair of (epsilon, delta)-label-DP
-    delta, # 0 < delta < 1
-    cells=CELLS, # how many cells the release is rounded to, an integer >= 2
+    values,  # the public values, strictly increasing
+    epsilon,  # 0 to infinity; with delta the pair of (epsilon, delta)-label-DP
+    delta,  # 0 < delta < 1
+    cells=CELLS,  # how many cells the release is rounded to, an integer >= 2
 ) -> ApproximateMechanism:
     "Gaussian noise with the least scale for (epsilon, delta), rounded to cells."
     y, room = check_values(values), 1 - 1e-6
     target = check_epsilon(epsilon)
-    gaussian_sigma(target, delta) # refuses a bad delta
-    if math.isinf(target): return ApproximateMechanism(np.eye(len(y)), target, delta, values, None, "Gaussian")
+    gaussian_sigma(target, delta)  # refuses a bad delta
+    if math.isinf(target):
+        return ApproximateMechanism(np.eye(len(y)), target, delta, values, None, "Gaussian")
     while True:
         m = _gaussian_cells(y, gaussian_sigma(target, delta * room), values, float(epsilon), delta, cells)
-        if m.certify().holds: return m
-        if room > .9: room = .9
-        elif target < .01:
-            raise ValueError(f"delta: {delta} is too small for a table of integers below 2**62; "
-                             "take a larger delta, or laplace, which needs none")
-        else: target = .9 * min(target, 40)
+        if m.certify().holds:
+            return m
+        if room > 0.9:
+            room = 0.9
+        elif target < 0.01:
+            raise ValueError(
+                f"delta: {delta} is too small for a table of integers below 2**62; "
+                "take a larger delta, or laplace, which needs none"
+            )
+        else:
+            target = 0.9 * min(target, 40)
+
 
 def _gaussian_cells(y, sigma, values, epsilon, delta, cells) -> ApproximateMechanism:
     "Gaussian noise of sigma ranges, rounded to cells."
     from scipy.special import ndtr
+
     scale = float(y[-1] - y[0]) * sigma
     T, points = _noisy(y, lambda x: ndtr(-x / scale), 9 * scale, cells, math.inf)
     return ApproximateMechanism(T, epsilon, delta, values, points, "Gaussian")
 
 # %% ../../nbs/privacy/13_comparators.ipynb #4bc0fbe7
 def staircase_gamma(
-    epsilon, # above 0
-    loss="squared", # "squared" or "absolute"
-) -> float: # where the step of the staircase is, 0 to 1
+    epsilon,  # above 0
+    loss="squared",  # "squared" or "absolute"
+) -> float:  # where the step of the staircase is, 0 to 1
     "The staircase's parameter with the least expected loss (Geng and Viswanath 2014)."
     b, keep = math.exp(-_positive(epsilon)), -math.expm1(-epsilon)
-    if loss == "absolute": return math.sqrt(b) / (1 + math.sqrt(b))
-    if loss != "squared": raise ValueError(f'loss: needs "squared" or "absolute", got {loss!r}')
-    if epsilon < .01: return .5 - epsilon / 12 # its limit; the formula cancels
-    if epsilon > 60: return math.exp(-epsilon / 3) / 2**(1 / 3) # its limit; b would underflow
-    return -b / keep + (b * keep**3 * (1 + b) / 2)**(1 / 3) / keep**2 # b - 2 b^2 + 2 b^4 - b^5 = b (1 - b)^3 (1 + b)
+    if loss == "absolute":
+        return math.sqrt(b) / (1 + math.sqrt(b))
+    if loss != "squared":
+        raise ValueError(f'loss: needs "squared" or "absolute", got {loss!r}')
+    if epsilon < 0.01:
+        return 0.5 - epsilon / 12  # its limit; the formula cancels
+    if epsilon > 60:
+        return math.exp(-epsilon / 3) / 2 ** (1 / 3)  # its limit; b would underflow
+    return -b / keep + (b * keep**3 * (1 + b) / 2) ** (1 / 3) / keep**2  # b - 2 b^2 + 2 b^4 - b^5 = b (1 - b)^3 (1 + b)
+
 
 def _staircase_tail(x, b, gamma):
     "P(noise > x) for x >= 0 in units of the range."
     step = np.floor(x)
     f = x - step
-    level = 1 / (2 * (gamma + (1 - gamma) * b)) * (1 - b) # the density's highest step
+    level = 1 / (2 * (gamma + (1 - gamma) * b)) * (1 - b)  # the density's highest step
     here = np.maximum(gamma - f, 0) + b * (1 - np.maximum(f, gamma))
     return level * b**step * (here + b * (gamma + (1 - gamma) * b) / (1 - b))
 
+
 def staircase(
-    values, # the public values, strictly increasing
-    epsilon, # label-DP parameter, 1e-12 to infinity, which gives the label itself
-    loss="squared", # which error to minimise: "squared" or "absolute"
-    cells=CELLS, # how many cells the release is rounded to, an integer >= 2
+    values,  # the public values, strictly increasing
+    epsilon,  # label-DP parameter, 1e-12 to infinity, which gives the label itself
+    loss="squared",  # which error to minimise: "squared" or "absolute"
+    cells=CELLS,  # how many cells the release is rounded to, an integer >= 2
 ) -> ValueMechanism:
     "Staircase noise with the best step for this loss, rounded to cells."
     y, epsilon = check_values(values), _positive(epsilon)
-    if math.exp(-epsilon) == 0: return ValueMechanism(np.eye(len(y)), epsilon, values, name="staircase")
+    if math.exp(-epsilon) == 0:
+        return ValueMechanism(np.eye(len(y)), epsilon, values, name="staircase")
     R, b, gamma = float(y[-1] - y[0]), math.exp(-epsilon), staircase_gamma(epsilon, loss)
     reach = R * (1 + 30 / epsilon)
     T, points = _noisy(y, lambda x: _staircase_tail(x / R, b, gamma), reach, cells, epsilon)
@@ -270,19 +339,20 @@ def staircase(
 
 # %% ../../nbs/privacy/13_comparators.ipynb #c90d7818
 def exponential(
-    values, # the public values, strictly increasing
-    epsilon, # label-DP parameter, 0 to infinity
+    values,  # the public values, strictly increasing
+    epsilon,  # label-DP parameter, 0 to infinity
 ) -> ValueMechanism:
     "The exponential mechanism on the public values, with the distance as score."
     y, epsilon = check_values(values), check_epsilon(epsilon)
     check_size(len(y), len(y))
-    far = np.abs(y[:, None] - y) / (y[-1] - y[0]) / 2 # twice the range may not fit a float
+    far = np.abs(y[:, None] - y) / (y[-1] - y[0]) / 2  # twice the range may not fit a float
     T = np.where(far > 0, np.exp(-np.where(far > 0, far, 1) * epsilon), 1)
     return ValueMechanism(T / T.sum(1, keepdims=True), epsilon, values, name="exponential")
 
+
 def randomized_response(
-    values, # the public values, strictly increasing
-    epsilon, # label-DP parameter, 0 to infinity
+    values,  # the public values, strictly increasing
+    epsilon,  # label-DP parameter, 0 to infinity
 ) -> ValueMechanism:
     "Randomized response on the public values, as if they had no order."
     y, epsilon = check_values(values), check_epsilon(epsilon)
@@ -290,77 +360,103 @@ def randomized_response(
 
 # %% ../../nbs/privacy/13_comparators.ipynb #2fdf4128
 def square_wave(
-    values, # the public values (or just the two ends of the range), strictly increasing
-    epsilon, # label-DP parameter, 0 to infinity; at 0 it warns that it carries no information
+    values,  # the public values (or just the two ends of the range), strictly increasing
+    epsilon,  # label-DP parameter, 0 to infinity; at 0 it warns that it carries no information
 ) -> IntervalMechanism:
     "The square wave mechanism on the whole public range."
     y = check_values(values)
-    return IntervalMechanism(y[0], y[-1], max(square_wave_bandwidth(epsilon), 2.**-20) * (y[-1] - y[0]), epsilon, "project", "square wave")
+    return IntervalMechanism(
+        y[0], y[-1], max(square_wave_bandwidth(epsilon), 2.0**-20) * (y[-1] - y[0]), epsilon, "project", "square wave"
+    )
 
 # %% ../../nbs/privacy/13_comparators.ipynb #8defa400
 def unbiased_reach(
-    values, # the public values, strictly increasing
-    epsilon, # above 0
-) -> float: # how far beyond both ends of the range the outputs of an unbiased mechanism must go
+    values,  # the public values, strictly increasing
+    epsilon,  # above 0
+) -> float:  # how far beyond both ends of the range the outputs of an unbiased mechanism must go
     "What an unbiased mechanism needs: range / (e**epsilon - 1)."
     y, e = check_values(values), check_epsilon(epsilon)
-    if e == 0: raise ValueError("epsilon: at 0 no mechanism is unbiased, as a release says nothing about the label")
+    if e == 0:
+        raise ValueError("epsilon: at 0 no mechanism is unbiased, as a release says nothing about the label")
     return float(y[-1] - y[0]) * math.exp(-e) / -math.expm1(-e)
 
+
 def optimal_unbiased(
-    values, # the public values, strictly increasing; some dozens, as the program has n_values * n_outputs unknowns
-    prior, # n_values weights >= 0
-    epsilon, # label-DP parameter, above 0; infinity gives the label itself
-    grid=None, # the outputs to choose from, strictly increasing, for epsilon up to 16; None: 64 points and the values, see above
-) -> ValueMechanism: # ValueError if no unbiased mechanism exists on the grid
+    values,  # the public values, strictly increasing; some dozens, as the program has n_values * n_outputs unknowns
+    prior,  # n_values weights >= 0
+    epsilon,  # label-DP parameter, above 0; infinity gives the label itself
+    grid=None,  # the outputs to choose from, strictly increasing, for epsilon up to 16; None: 64 points and the values, see above
+) -> ValueMechanism:  # ValueError if no unbiased mechanism exists on the grid
     "The unbiased mechanism with the least expected squared error, by linear programming (Badanidiyuru et al. 2023)."
     y, epsilon = check_values(values), check_epsilon(epsilon)
     p = check_prior(prior, y)
-    reach = unbiased_reach(y, epsilon * (1 - 1e-6)) # the epsilon that the program is solved for
+    reach = unbiased_reach(y, epsilon * (1 - 1e-6))  # the epsilon that the program is solved for
     if epsilon < 1e-6:
-        raise ValueError(f"epsilon: the program is solved from 1e-6 on, got {epsilon:g}; below, "
-                         "a solver's tolerance exceeds what tells two labels apart; laplace is unbiased too")
-    if epsilon > 16 and grid is None: # debiased randomized response; a solver's tolerance would exceed the differences
+        raise ValueError(
+            f"epsilon: the program is solved from 1e-6 on, got {epsilon:g}; below, "
+            "a solver's tolerance exceeds what tells two labels apart; laplace is unbiased too"
+        )
+    if epsilon > 16 and grid is None:  # debiased randomized response; a solver's tolerance would exceed the differences
         a = math.exp(-epsilon)
         points = y + a * (len(y) * y - y.sum()) / -math.expm1(-epsilon)
         if not np.isfinite(points).all() or len(np.unique(points)) < len(y):
-            raise ValueError("values: floats cannot tell the outputs apart; "
-                             "take fewer values, or subtract a public constant from values and labels")
+            raise ValueError(
+                "values: floats cannot tell the outputs apart; "
+                "take fewer values, or subtract a public constant from values and labels"
+            )
         return ValueMechanism(_respond(len(y), a), epsilon, values, points, "unbiased")
     wide = max(2 * reach, float(y[-1] - y[0]) / 2)
     v = check_values(np.unique([*np.linspace(*_ends(y, wide), 64), *y]) if grid is None else grid)
     if v[0] > y[0] - reach * (1 - 1e-12) or v[-1] < y[-1] + reach * (1 - 1e-12):
-        raise ValueError(f"grid: must reach range / (e**epsilon - 1) = {reach:.6g} beyond both ends, from {y[0] - reach:.6g} to {y[-1] + reach:.6g}, got {v[0]:.6g} to {v[-1]:.6g}")
-    if epsilon > 16: raise ValueError(f"grid: the program is solved for epsilon up to 16, got {epsilon:g}; leave the grid out")
+        raise ValueError(
+            f"grid: must reach range / (e**epsilon - 1) = {reach:.6g} beyond both ends, from {y[0] - reach:.6g} to {y[-1] + reach:.6g}, got {v[0]:.6g} to {v[-1]:.6g}"
+        )
+    if epsilon > 16:
+        raise ValueError(f"grid: the program is solved for epsilon up to 16, got {epsilon:g}; leave the grid out")
     check_size(len(y), len(v))
     T = _solve_unbiased(y, p, epsilon * (1 - 1e-6), v, grid is not None)
     live = T.max(0) > 0
-    try: m = ValueMechanism(T[:, live], epsilon, values, v[live], "unbiased")
-    except ValueError: raise ValueError(_UNSOLVED.format(epsilon)) from None
-    if np.abs(m.mean() - y).max() > 1e-6 * (v[-1] - v[0]): raise ValueError(_UNSOLVED.format(epsilon))
+    try:
+        m = ValueMechanism(T[:, live], epsilon, values, v[live], "unbiased")
+    except ValueError:
+        raise ValueError(_UNSOLVED.format(epsilon)) from None
+    if np.abs(m.mean() - y).max() > 1e-6 * (v[-1] - v[0]):
+        raise ValueError(_UNSOLVED.format(epsilon))
     return m
 
-_UNSOLVED = ("epsilon: the solver is not exact enough for these values at epsilon = {:g}; "
-             "take a larger epsilon or fewer values, or laplace, which is unbiased too")
+
+_UNSOLVED = (
+    "epsilon: the solver is not exact enough for these values at epsilon = {:g}; "
+    "take a larger epsilon or fewer values, or laplace, which is unbiased too"
+)
 
 # %% ../../nbs/privacy/13_comparators.ipynb #c4fda6bb
-def _solve_unbiased(y, p, epsilon, v, given) -> np.ndarray: # given: whether the user chose v
+def _solve_unbiased(y, p, epsilon, v, given) -> np.ndarray:  # given: whether the user chose v
     "The linear program in caps Z = e^eps z and u = M - a Z, 0 <= u <= (1 - a) Z, with a = e^-eps: all of order one. Rows normalised."
     from scipy.optimize import linprog
-    from scipy.sparse import eye, hstack, kron, csr_array
+    from scipy.sparse import csr_array, eye, hstack, kron
+
     k, n, a, more, scale = len(y), len(v), math.exp(-epsilon), -math.expm1(-epsilon), v[-1] - v[0]
-    s, t = (v - y[0]) / scale, (y - y[0]) / scale # the solver's tolerances are absolute
-    far = (p + 1e-9)[:, None] * (s - t[:, None])**2 # a label of prior zero should be near all the same
+    s, t = (v - y[0]) / scale, (y - y[0]) / scale  # the solver's tolerances are absolute
+    far = (p + 1e-9)[:, None] * (s - t[:, None]) ** 2  # a label of prior zero should be near all the same
     cost = np.concatenate([far.ravel(), a * far.sum(0)])
     ones = csr_array(np.ones((k, 1)))
     below_cap = hstack([eye(k * n), kron(-more * ones, eye(n))], format="csr")
     rows = np.vstack([np.ones(n), s])
     equal = hstack([kron(eye(k), csr_array(rows)), kron(a * ones, csr_array(rows))], format="csr")
-    out = linprog(cost, below_cap, np.zeros(k * n), equal, np.column_stack([np.ones(k), t]).ravel(), method="highs",
-                  options=dict(primal_feasibility_tolerance=1e-10, dual_feasibility_tolerance=1e-10))
+    out = linprog(
+        cost,
+        below_cap,
+        np.zeros(k * n),
+        equal,
+        np.column_stack([np.ones(k), t]).ravel(),
+        method="highs",
+        options=dict(primal_feasibility_tolerance=1e-10, dual_feasibility_tolerance=1e-10),
+    )
     if out.status == 2 and given:
         raise ValueError("grid: no unbiased mechanism exists on it; it must be wider, or finer near its ends")
-    if out.x is None: raise ValueError(_UNSOLVED.format(epsilon))
-    cap = np.where(out.x[k * n:] > 1e-9, out.x[k * n:], 0)
-    T = a * cap + np.clip(out.x[:k * n].reshape(k, n), 0, more * cap)
+    if out.x is None:
+        raise ValueError(_UNSOLVED.format(epsilon))
+    cap = np.where(out.x[k * n :] > 1e-9, out.x[k * n :], 0)
+    T = a * cap + np.clip(out.x[: k * n].reshape(k, n), 0, more * cap)
     return T / T.sum(1, keepdims=True)

@@ -6,19 +6,30 @@
 __all__ = ['IntervalMechanism', 'best_interval', 'square_wave_bandwidth', 'rp_with_prior']
 
 # %% ../../nbs/privacy/12_interval.ipynb #6e07978b
+import math
+import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from numbers import Real
-import math, sys, warnings
 
 import numpy as np
 
 from .bins import _numbers, _numbers_like, check_values
 from .mechanism import as_numbers, check_prior, release_chunks
-from .sampling import DENOMINATOR, Certificate, RandomBits, _check_threads, _exp_bound, _log_ratio, check_epsilon
+from blockrr.privacy.sampling import (
+    DENOMINATOR,
+    Certificate,
+    RandomBits,
+    _check_threads,
+    _exp_bound,
+    _log_ratio,
+    check_epsilon,
+)
 
 # %% ../../nbs/privacy/12_interval.ipynb #3856538e
 _CELLS = 1 << 20
-_PIECE = 1 << 17 # labels that a thread works on at a time
+_PIECE = 1 << 17  # labels that a thread works on at a time
+
 
 def _cells(low, high, delta) -> tuple:
     "Half window w and number of cells M for an interval and a bandwidth: 2 w cells make the window, M - 2 w the interval."
@@ -26,41 +37,67 @@ def _cells(low, high, delta) -> tuple:
     w = max(1, round(share * _CELLS / 2))
     return w, 2 * w + math.ceil((high - low) / delta * w * (1 - 1e-12))
 
+
 def _integers(w, M, epsilon) -> tuple:
     "Weights c1 in the window and c0 outside it: c1 <= e**epsilon c0, and 2 w c1 + (M - 2 w) c0 <= 2**62."
-    if math.isinf(epsilon): return DENOMINATOR // (2 * w), 0
+    if math.isinf(epsilon):
+        return DENOMINATOR // (2 * w), 0
     a = math.exp(-epsilon)
     c0 = max(1, int(DENOMINATOR * (1 - 1e-9) * a / (2 * w + a * (M - 2 * w))))
     room = (DENOMINATOR - (M - 2 * w) * c0) // (2 * w)
     return (room if epsilon > 44 else min(room, max(c0, c0 * _exp_bound(epsilon) >> 128))), c0
 
+
 class _Below:
     "Integers, uniform below D <= 2**62 exactly, as many at a time as one likes: 62 random bits each, and others where they are not below D."
-    def __init__(self, D, bits, spare): self.D, self.bits, self.spare = D, bits, spare # two streams, so that pieces of a column use up both in its order
+
+    def __init__(self, D, bits, spare):
+        self.D, self.bits, self.spare = (
+            D,
+            bits,
+            spare,
+        )  # two streams, so that pieces of a column use up both in its order
 
     def __call__(self, n) -> np.ndarray:
         out = (self.bits.words(n) >> np.uint64(2)).astype(np.int64)
-        for i in np.flatnonzero(out >= self.D): out[i] = self.spare.below(self.D)
+        for i in np.flatnonzero(out >= self.D):
+            out[i] = self.spare.below(self.D)
         return out
 
 # %% ../../nbs/privacy/12_interval.ipynb #035486ca
 def _check_delta(delta) -> float:
-    if isinstance(delta, (bool, np.bool_)) or not isinstance(delta, Real): raise TypeError(f"delta: needs a real number > 0, got {type(delta).__name__}")
-    if not 0 < delta <= sys.float_info.max: raise ValueError(f"delta: needs a finite number > 0, got {delta:g}" if isinstance(delta, float) else "delta: needs a finite number > 0")
+    if isinstance(delta, (bool, np.bool_)) or not isinstance(delta, Real):
+        raise TypeError(f"delta: needs a real number > 0, got {type(delta).__name__}")
+    if not 0 < delta <= sys.float_info.max:
+        raise ValueError(
+            f"delta: needs a finite number > 0, got {delta:g}"
+            if isinstance(delta, float)
+            else "delta: needs a finite number > 0"
+        )
     return float(delta)
+
 
 class _Density:
     "The two-level density on an interval with margins, and its moments."
+
     def __init__(self, low, high, delta, epsilon, outside="uniform", name="RPWithPrior"):
-        if outside not in ("uniform", "project"): raise ValueError(f'outside: needs "uniform" or "project", got {outside!r}')
-        if not -math.inf < low <= high < math.inf: raise ValueError(f"interval: needs finite low <= high, got [{low}, {high}]")
+        if outside not in ("uniform", "project"):
+            raise ValueError(f'outside: needs "uniform" or "project", got {outside!r}')
+        if not -math.inf < low <= high < math.inf:
+            raise ValueError(f"interval: needs finite low <= high, got [{low}, {high}]")
         self.low, self.high, self.outside, self.name = float(low), float(high), outside, name
         self.delta, self.epsilon = _check_delta(delta), check_epsilon(epsilon)
         a, L = math.exp(-self.epsilon), self.high - self.low
-        if not math.isfinite(self.high + self.delta - (self.low - self.delta)): raise ValueError(f"delta: the range from {self.low:g} to {self.high:g}, widened by {self.delta:g} on both sides, does not fit a float")
-        if self.delta < L * 2.**-40: raise ValueError(f"delta: needs at least 2**-40 of the interval, {L * 2.**-40:g}, or the sampler's integers could not tell window from support; got {self.delta:g}")
+        if not math.isfinite(self.high + self.delta - (self.low - self.delta)):
+            raise ValueError(
+                f"delta: the range from {self.low:g} to {self.high:g}, widened by {self.delta:g} on both sides, does not fit a float"
+            )
+        if self.delta < L * 2.0**-40:
+            raise ValueError(
+                f"delta: needs at least 2**-40 of the interval, {L * 2.0**-40:g}, or the sampler's integers could not tell window from support; got {self.delta:g}"
+            )
         self.gamma = 2 * self.delta + a * L
-        self.rho = 2 * self.delta * -math.expm1(-self.epsilon) / self.gamma # how much of a release is about the label
+        self.rho = 2 * self.delta * -math.expm1(-self.epsilon) / self.gamma  # how much of a release is about the label
         self.middle, self.support = (self.low + self.high) / 2, (self.low - self.delta, self.high + self.delta)
 
     def _seen(self, labels) -> tuple:
@@ -69,111 +106,147 @@ class _Density:
         moved = np.clip(y, self.low, self.high)
         return y, moved, np.where((moved == y) | (self.outside == "project"), self.rho, 0)
 
-    def density(self,
-        released, # numbers, any shape that broadcasts with the labels
-        label, # one number
-    ) -> np.ndarray: # the density of a release given the label
+    def density(
+        self,
+        released,  # numbers, any shape that broadcasts with the labels
+        label,  # one number
+    ) -> np.ndarray:  # the density of a release given the label
         "The density of the definition (before it is cut into cells)."
         v, (_, (y,), (rho,)) = as_numbers(released, "released"), self._seen([label])
         (low, high), near = self.support, np.abs(v - y) <= self.delta
-        return np.where((v >= low) & (v <= high), (1 - rho) / (high - low) + np.where(near, rho / (2 * self.delta), 0), 0)
+        return np.where(
+            (v >= low) & (v <= high), (1 - rho) / (high - low) + np.where(near, rho / (2 * self.delta), 0), 0
+        )
 
 # %% ../../nbs/privacy/12_interval.ipynb #46b80b2a
 class _Moments(_Density):
     "What the density implies: mean, error, and how to undo the pull towards the middle."
-    def mean(self, labels) -> np.ndarray: # E[released | label], for a column of n labels
+
+    def mean(self, labels) -> np.ndarray:  # E[released | label], for a column of n labels
         "What is released on average."
         _, moved, rho = self._seen(labels)
         return rho * moved + (1 - rho) * self.middle
 
-    def mse(self, labels) -> np.ndarray: # E[(released - label)^2 | label], for a column of n labels
+    def mse(self, labels) -> np.ndarray:  # E[(released - label)^2 | label], for a column of n labels
         "The expected squared error of a release."
         y, moved, rho = self._seen(labels)
         width = self.support[1] - self.support[0]
-        return rho * (self.delta**2 / 3 + (moved - y)**2) + (1 - rho) * (width**2 / 12 + (self.middle - y)**2)
+        return rho * (self.delta**2 / 3 + (moved - y) ** 2) + (1 - rho) * (width**2 / 12 + (self.middle - y) ** 2)
 
-    def variance(self, labels) -> np.ndarray: # Var[released | label], for a column of n labels
+    def variance(self, labels) -> np.ndarray:  # Var[released | label], for a column of n labels
         "How much a release scatters around its own mean."
-        return self.mse(labels) - (self.mean(labels) - _numbers(labels))**2
+        return self.mse(labels) - (self.mean(labels) - _numbers(labels)) ** 2
 
-    def debias_values(self,
-        released, # a column of n released numbers
-    ) -> np.ndarray: # float [n]; the expectation is the label if it lies in the interval (its projection with outside="project")
+    def debias_values(
+        self,
+        released,  # a column of n released numbers
+    ) -> (
+        np.ndarray
+    ):  # float [n]; the expectation is the label if it lies in the interval (its projection with outside="project")
         "Released numbers without the pull towards the middle; larger variance, right mean."
-        if self.rho == 0: raise ValueError("epsilon: at 0 a release says nothing about the label, so no estimate is unbiased")
+        if self.rho == 0:
+            raise ValueError("epsilon: at 0 a release says nothing about the label, so no estimate is unbiased")
         return (_numbers(released) - (1 - self.rho) * self.middle) / self.rho
 
 # %% ../../nbs/privacy/12_interval.ipynb #worst-cell
 def _worst_cell(m) -> tuple:
     "The largest log-ratio in any cell, rounded up, and the two labels."
     (c1, c0), w, M, D = m.weights, m.window, m.cells, m.denominator
-    moves = M > 2 * w # else there is one window only, and a uniform row equals it
-    far = m.high + 2 * m.delta # a label outside
-    ratios = [(c1, c0, (m.low, m.high))] if moves else [] # the first cell is in the first window alone
-    if m.outside == "uniform" and moves: ratios += [(c1 * M, D, (m.low, far)), (D, c0 * M, (far, m.high))]
-    return max(((_log_ratio(high, low), pair) for high, low, pair in ratios), key=lambda r: r[0], default=(0., (m.low, m.high)))
+    moves = M > 2 * w  # else there is one window only, and a uniform row equals it
+    far = m.high + 2 * m.delta  # a label outside
+    ratios = [(c1, c0, (m.low, m.high))] if moves else []  # the first cell is in the first window alone
+    if m.outside == "uniform" and moves:
+        ratios += [(c1 * M, D, (m.low, far)), (D, c0 * M, (far, m.high))]
+    return max(
+        ((_log_ratio(high, low), pair) for high, low, pair in ratios),
+        key=lambda r: r[0],
+        default=(0.0, (m.low, m.high)),
+    )
 
 # %% ../../nbs/privacy/12_interval.ipynb #ba477810
 class _Cells(_Moments):
     "The density's cells and their integers."
-    def __init__(self,
-        low, # where the interval begins
-        high, # where it ends, low <= high
-        delta, # half the window's width, > 0, in the label's unit
-        epsilon, # label-DP parameter, 0 to infinity
-        outside="uniform", # labels outside the interval: "uniform" on the support, or "project" to the nearer end
-        name="RPWithPrior", # shown in the representation and in plots
+
+    def __init__(
+        self,
+        low,  # where the interval begins
+        high,  # where it ends, low <= high
+        delta,  # half the window's width, > 0, in the label's unit
+        epsilon,  # label-DP parameter, 0 to infinity
+        outside="uniform",  # labels outside the interval: "uniform" on the support, or "project" to the nearer end
+        name="RPWithPrior",  # shown in the representation and in plots
     ):
         super().__init__(low, high, delta, epsilon, outside, name)
-        self.window, self.cells = _cells(self.low, self.high, self.delta) # w: half the window's cells; M: all cells
-        self.weights, self.step = _integers(self.window, self.cells, self.epsilon), self.delta / self.window # (c1, c0) and h
-        self.denominator = 2 * self.window * self.weights[0] + (self.cells - 2 * self.window) * self.weights[1] # D
+        self.window, self.cells = _cells(self.low, self.high, self.delta)  # w: half the window's cells; M: all cells
+        self.weights, self.step = (
+            _integers(self.window, self.cells, self.epsilon),
+            self.delta / self.window,
+        )  # (c1, c0) and h
+        self.denominator = 2 * self.window * self.weights[0] + (self.cells - 2 * self.window) * self.weights[1]  # D
         if self.certify().epsilon == 0:
-            warnings.warn(f"{self!r} carries no information: every label is released alike. Raise epsilon, or choose a longer interval", stacklevel=3)
+            warnings.warn(
+                f"{self!r} carries no information: every label is released alike. Raise epsilon, or choose a longer interval",
+                stacklevel=3,
+            )
 
     def _drawer(self, bits):
         "A function that draws cells for the labels of a column, piece by piece; one source of bits for each kind of draw."
         M, seeds = self.cells, bits.words(4).tolist() if bits.reproducible else None
         source = lambda i: RandomBits([*seeds, i]) if bits.reproducible else bits
-        anywhere, outside = _Below(self.denominator, source(0), source(1)), _Below((1 << 62) // M * M, source(2), source(3))
+        anywhere, outside = (
+            _Below(self.denominator, source(0), source(1)),
+            _Below((1 << 62) // M * M, source(2), source(3)),
+        )
+
         def draw(y, threads=1):
             u, out = anywhere(len(y)), np.empty(len(y), np.int64)
             pieces = [slice(i, i + _PIECE) for i in range(0, len(y), _PIECE)]
             work = lambda at: self._place(y[at], u[at], out[at])
-            if threads == 1 or len(pieces) < 2: list(map(work, pieces))
+            if threads == 1 or len(pieces) < 2:
+                list(map(work, pieces))
             else:
-                with ThreadPoolExecutor(threads) as pool: list(pool.map(work, pieces))
-            if self.outside == "uniform" and (far := np.flatnonzero((y < self.low) | (y > self.high))).size: out[far] = outside(far.size) % M
+                with ThreadPoolExecutor(threads) as pool:
+                    list(pool.map(work, pieces))
+            if self.outside == "uniform" and (far := np.flatnonzero((y < self.low) | (y > self.high))).size:
+                out[far] = outside(far.size) % M
             return out
+
         return draw
 
     def _place(self, y, u, out):
         "Cells for labels inside, or moved inside, given integers below the denominator."
         (c1, c0), w, M = self.weights, self.window, self.cells
-        first = np.rint((np.clip(y, self.low, self.high) - self.low) / self.step).astype(np.int64).clip(0, M - 2 * w) # where the window begins
+        first = (
+            np.rint((np.clip(y, self.low, self.high) - self.low) / self.step).astype(np.int64).clip(0, M - 2 * w)
+        )  # where the window begins
         out[:] = np.where(u < M * c0, u // max(c0, 1), first + (u - M * c0) // max(c1 - c0, 1))
 
-    def _worst(self) -> tuple: return _worst_cell(self)
+    def _worst(self) -> tuple:
+        return _worst_cell(self)
 
 # %% ../../nbs/privacy/12_interval.ipynb #6ab6a1bc
 class IntervalMechanism(_Cells):
     "RPWithPrior on a given interval: a continuous mechanism whose cells are drawn from integers."
-    def __repr__(self): return f"IntervalMechanism({self.name}, epsilon={self.epsilon:g}, [{self.low:g}, {self.high:g}], delta={self.delta:g})"
 
-    def privatize(self,
-        labels, # column of n true labels: list, tuple, array, series or tensor of finite numbers
-        seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
-        threads=1, # how many threads share the work; the released numbers do not depend on it
-    ): # n released floats, in the same kind of container; TypeError or ValueError and nothing released otherwise
+    def __repr__(self):
+        return f"IntervalMechanism({self.name}, epsilon={self.epsilon:g}, [{self.low:g}, {self.high:g}], delta={self.delta:g})"
+
+    def privatize(
+        self,
+        labels,  # column of n true labels: list, tuple, array, series or tensor of finite numbers
+        seed=None,  # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
+        threads=1,  # how many threads share the work; the released numbers do not depend on it
+    ):  # n released floats, in the same kind of container; TypeError or ValueError and nothing released otherwise
         "Release every label once. Store the result: a second call spends epsilon a second time."
         y, threads = _numbers(labels), _check_threads(threads)
         return self._middles(self._drawer(self._bits(seed))(y, threads), labels)
 
-    def privatize_chunks(self,
-        chunks, # an iterable of columns, which together are one column
-        seed=None, # as in `privatize`: the released chunks together are what one call would have released
-        threads=1, # how many threads share the work on each chunk
-    ): # an iterator of released chunks; a bad chunk raises when it is reached, and the chunks before it were released
+    def privatize_chunks(
+        self,
+        chunks,  # an iterable of columns, which together are one column
+        seed=None,  # as in `privatize`: the released chunks together are what one call would have released
+        threads=1,  # how many threads share the work on each chunk
+    ):  # an iterator of released chunks; a bad chunk raises when it is reached, and the chunks before it were released
         "Release a column that comes in pieces, one piece in memory at a time."
         draw, threads = self._drawer(self._bits(seed)), _check_threads(threads)
         return release_chunks(chunks, _numbers, lambda y, chunk: self._middles(draw(y, threads), chunk))
@@ -182,78 +255,97 @@ class IntervalMechanism(_Cells):
         shape = [v.hex() for v in (self.low, self.high, self.delta, self.epsilon)]
         return RandomBits(seed, "responses", self.outside, shape)
 
-    def _middles(self, cell, like): return _numbers_like(self.support[0] + (cell + .5) * self.step, like)
+    def _middles(self, cell, like):
+        return _numbers_like(self.support[0] + (cell + 0.5) * self.step, like)
 
-    def certify(self,
-        epsilon=None, # the claimed epsilon, 0 to infinity; None: the mechanism's own
-    ) -> Certificate: # `.epsilon` (rounded up), `.holds`, `.worst` = (released number, likelier label, other label)
+    def certify(
+        self,
+        epsilon=None,  # the claimed epsilon, 0 to infinity; None: the mechanism's own
+    ) -> Certificate:  # `.epsilon` (rounded up), `.holds`, `.worst` = (released number, likelier label, other label)
         "The exact privacy of the integers that are sampled."
         claimed = self.epsilon if epsilon is None else check_epsilon(epsilon)
         found, labels = self._worst()
         return Certificate(found, claimed, found <= claimed, (self.support[0] + self.step / 2, *labels))
 
-    def plot(self, ax=None): # the matplotlib axes
+    def plot(self, ax=None):  # the matplotlib axes
         "The densities of five labels; needs matplotlib."
         return _plot_density(self, ax)
 
 # %% ../../nbs/privacy/12_interval.ipynb #dd6c9211
 def _plot_density(mechanism, ax):
-    try: import matplotlib.pyplot as plt
-    except ImportError: raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
     ax = ax or plt.subplots(figsize=(6, 3.6))[1]
     v = np.linspace(*mechanism.support, 2001)
-    for y in np.linspace(mechanism.low, mechanism.high, 5): ax.plot(v, mechanism.density(v, y), label=f"{y:.3g}")
-    ax.set(xlabel="released number", ylabel="density", ylim=(0, None), title=f"{mechanism.name}, $\\epsilon$ = {mechanism.epsilon:g}")
+    for y in np.linspace(mechanism.low, mechanism.high, 5):
+        ax.plot(v, mechanism.density(v, y), label=f"{y:.3g}")
+    ax.set(
+        xlabel="released number",
+        ylabel="density",
+        ylim=(0, None),
+        title=f"{mechanism.name}, $\\epsilon$ = {mechanism.epsilon:g}",
+    )
     ax.legend(title="true label")
     return ax
 
 # %% ../../nbs/privacy/12_interval.ipynb #44191142
 def best_interval(
-    edges, # n_bins + 1 public numbers, strictly increasing
-    prior, # n_bins weights >= 0: the mass of each bin
-    epsilon, # 0 to infinity
-    delta, # half the window's width, > 0
-) -> tuple: # floats (A1, A2, F)
+    edges,  # n_bins + 1 public numbers, strictly increasing
+    prior,  # n_bins weights >= 0: the mass of each bin
+    epsilon,  # 0 to infinity
+    delta,  # half the window's width, > 0
+) -> tuple:  # floats (A1, A2, F)
     "The interval with the largest chance that a release comes from the window of the truth."
     x, p, a = check_values(edges), _mass(edges, prior), math.exp(-check_epsilon(epsilon))
     total = np.concatenate([[0], np.cumsum(p)])
-    best = (x[0], x[-1], 0.)
-    for i in range(len(p)): # one row of pairs at a time
-        length = x[i + 1:] - x[i]
-        F = (total[i + 1:] - total[i]) / (2 * _check_delta(delta) + a * length)
+    best = (x[0], x[-1], 0.0)
+    for i in range(len(p)):  # one row of pairs at a time
+        length = x[i + 1 :] - x[i]
+        F = (total[i + 1 :] - total[i]) / (2 * _check_delta(delta) + a * length)
         j = int(np.flatnonzero(F >= F.max() * (1 - 1e-12))[0])
         better = F[j] > best[2] * (1 + 1e-12)
-        if better or F[j] >= best[2] * (1 - 1e-12) and length[j] < best[1] - best[0]: best = (x[i], x[i + 1 + j], F[j])
+        if better or F[j] >= best[2] * (1 - 1e-12) and length[j] < best[1] - best[0]:
+            best = (x[i], x[i + 1 + j], F[j])
     return tuple(map(float, best))
+
 
 def _mass(edges, prior) -> np.ndarray:
     n = len(np.atleast_1d(edges)) - 1
-    if n == 1 and np.shape(prior) == (1,): return check_prior([*np.asarray(prior, float), 0])[:1] # one bin is a prior too
+    if n == 1 and np.shape(prior) == (1,):
+        return check_prior([*np.asarray(prior, float), 0])[:1]  # one bin is a prior too
     return check_prior(prior, n)
 
 # %% ../../nbs/privacy/12_interval.ipynb #09ca4b3a
 def square_wave_bandwidth(
-    epsilon, # 0 to infinity
-) -> float: # b*, between 0 and 1/2: half the window's width relative to the interval's length
+    epsilon,  # 0 to infinity
+) -> float:  # b*, between 0 and 1/2: half the window's width relative to the interval's length
     "The bandwidth with which the square wave mechanism says most about a label (Li et al. 2020)."
     e = check_epsilon(epsilon)
-    if e < .02: return .5 - e / 3 + e * e / 9 # the series; the formula cancels
+    if e < 0.02:
+        return 0.5 - e / 3 + e * e / 9  # the series; the formula cancels
     a = math.exp(-e)
     return a * (min(e, 1e3) - 1 + a) / (2 * (1 - a - min(e, 1e3) * a))
 
+
 def rp_with_prior(
-    edges, # n_bins + 1 public numbers, strictly increasing: the bins of the prior's histogram
-    prior, # n_bins weights >= 0: the mass of each bin, a public guess or an estimate with differential privacy
-    epsilon, # label-DP parameter, 0 to infinity
-    delta=None, # half the window's width, > 0, in the label's unit; None: the square wave's best, see above
-    outside="uniform", # labels outside the interval: "uniform" on the support (the definition), or "project" to the nearer end
-) -> IntervalMechanism: # on the best interval; warns if it carries no information; TypeError or ValueError for bad input
+    edges,  # n_bins + 1 public numbers, strictly increasing: the bins of the prior's histogram
+    prior,  # n_bins weights >= 0: the mass of each bin, a public guess or an estimate with differential privacy
+    epsilon,  # label-DP parameter, 0 to infinity
+    delta=None,  # half the window's width, > 0, in the label's unit; None: the square wave's best, see above
+    outside="uniform",  # labels outside the interval: "uniform" on the support (the definition), or "project" to the nearer end
+) -> (
+    IntervalMechanism
+):  # on the best interval; warns if it carries no information; TypeError or ValueError for bad input
     "Regression privacy with prior (Liu et al. 2025; definition 2.6 of the paper)."
     x, epsilon = check_values(edges), check_epsilon(epsilon)
-    if delta is not None: low, high, _ = best_interval(x, prior, epsilon, delta)
+    if delta is not None:
+        low, high, _ = best_interval(x, prior, epsilon, delta)
     else:
-        b = max(square_wave_bandwidth(epsilon), 2.**-20) # at most 1/2, so delta falls in every round
+        b = max(square_wave_bandwidth(epsilon), 2.0**-20)  # at most 1/2, so delta falls in every round
         delta = b * (x[-1] - x[0])
-        while (found := best_interval(x, prior, epsilon, delta))[1] - found[0] < 2 * delta: delta = b * (found[1] - found[0])
+        while (found := best_interval(x, prior, epsilon, delta))[1] - found[0] < 2 * delta:
+            delta = b * (found[1] - found[0])
         low, high, _ = found
     return IntervalMechanism(low, high, delta, epsilon, outside)

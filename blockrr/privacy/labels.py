@@ -6,13 +6,13 @@
 __all__ = ['Domain', 'floats_like']
 
 # %% ../../nbs/privacy/00_labels.ipynb #6d6a9571
+import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import repeat
 from numbers import Integral
-import re
-import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -20,70 +20,105 @@ import numpy as np
 # %% ../../nbs/privacy/00_labels.ipynb #fb165112
 def _missing(value) -> bool:
     "Whether a value stands for 'no value': None, NaN, NaT or pandas' NA."
-    if value is None or type(value).__name__ in ("NAType", "NaTType"): return True
-    try: return bool(value != value)
-    except (TypeError, ValueError): return False
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError):
+        return False
+
 
 _MAX_LABELS = 1 << 20
 
+
 def _check_length(K: int):
     if K > _MAX_LABELS:
-        raise ValueError(f"domain: {K:,} labels would need about {min(K, 2**99) * 100 / 2**30:,.1f} GiB of memory; at most {_MAX_LABELS:,} are supported")
+        raise ValueError(
+            f"domain: {K:,} labels would need about {min(K, 2**99) * 100 / 2**30:,.1f} GiB of memory; at most {_MAX_LABELS:,} are supported"
+        )
+
 
 def _domain_values(labels) -> tuple:
     "The values of a domain given as K or as a sequence, checked."
-    if isinstance(labels, Domain): return labels.values
+    if isinstance(labels, Domain):
+        return labels.values
     if isinstance(labels, Integral) and not isinstance(labels, (bool, np.bool_)):
         _check_length(int(labels))
         values = tuple(range(int(labels)))
-        if len(values) >= 2: return values # of these nothing else can be wrong
+        if len(values) >= 2:
+            return values  # of these nothing else can be wrong
     elif isinstance(labels, (str, bytes, set, frozenset, dict)) or not hasattr(labels, "__iter__"):
         raise TypeError(f"domain: needs an integer K or an ordered sequence of labels, got {type(labels).__name__}")
-    else: values = tuple(v.item() if isinstance(v, np.generic) and v.dtype.kind not in "mM" else v for v in labels)
+    else:
+        values = tuple(v.item() if isinstance(v, np.generic) and v.dtype.kind not in "mM" else v for v in labels)
     _check_length(len(values))
-    if len(values) < 2: raise ValueError(f"domain: needs at least 2 labels, got {len(values)}")
+    if len(values) < 2:
+        raise ValueError(f"domain: needs at least 2 labels, got {len(values)}")
     for i, v in enumerate(values):
-        if _missing(v): raise ValueError(f"domain: label {i} is a missing value ({v!r}); give 'no answer' a name of its own")
-    try: n = len(set(values))
-    except TypeError: raise TypeError("domain: labels must be hashable (numbers, strings, dates, ...)") from None
-    if n < len(values): raise ValueError(f"domain: labels must be distinct, got {len(values)} labels of which {n} are different")
+        if _missing(v):
+            raise ValueError(f"domain: label {i} is a missing value ({v!r}); give 'no answer' a name of its own")
+    try:
+        n = len(set(values))
+    except TypeError:
+        raise TypeError("domain: labels must be hashable (numbers, strings, dates, ...)") from None
+    if n < len(values):
+        raise ValueError(f"domain: labels must be distinct, got {len(values)} labels of which {n} are different")
     return values
 
 # %% ../../nbs/privacy/00_labels.ipynb #4eeb5db4
-def _is_tensor(labels) -> bool: return all(hasattr(labels, a) for a in ("detach", "cpu", "new_tensor"))
+def _is_tensor(labels) -> bool:
+    return all(hasattr(labels, a) for a in ("detach", "cpu", "new_tensor"))
+
 
 def _is_array(labels, library, name) -> bool:
     "Whether labels are an array of a library; one that was never imported has none."
     kind = getattr(sys.modules.get(library), name, None)
     return kind is not None and isinstance(labels, kind)
 
-def _is_pandas_array(labels) -> bool: return _is_array(labels, "pandas.api.extensions", "ExtensionArray")
-def _is_arrow_array(labels) -> bool: return _is_array(labels, "pyarrow", "Array")
+
+def _is_pandas_array(labels) -> bool:
+    return _is_array(labels, "pandas.api.extensions", "ExtensionArray")
+
+
+def _is_arrow_array(labels) -> bool:
+    return _is_array(labels, "pyarrow", "Array")
+
 
 def _series(labels):
     "A narwhals Series of a pandas, Polars or Arrow column or array; None for what is no such column."
-    if isinstance(labels, (list, tuple, np.ndarray)) or _is_tensor(labels): return None # these need no narwhals
+    if isinstance(labels, (list, tuple, np.ndarray)) or _is_tensor(labels):
+        return None  # these need no narwhals
     import narwhals.stable.v1 as nw
-    if _is_arrow_array(labels): labels = sys.modules["pyarrow"].chunked_array([labels])
-    if _is_pandas_array(labels): labels = sys.modules["pandas"].Series(labels, copy=False)
+
+    if _is_arrow_array(labels):
+        labels = sys.modules["pyarrow"].chunked_array([labels])
+    if _is_pandas_array(labels):
+        labels = sys.modules["pandas"].Series(labels, copy=False)
     found = nw.from_native(labels, series_only=True, allow_series=True, pass_through=True)
     return found if isinstance(found, nw.Series) else None
 
 # %% ../../nbs/privacy/00_labels.ipynb #3c1f7a52
-def _kind(dtype) -> str: return re.split(r"[\[(<]", str(dtype))[0] # without categories, which may be labels that occur
+def _kind(dtype) -> str:
+    return re.split(r"[\[(<]", str(dtype))[0]  # without categories, which may be labels that occur
+
 
 def _arrow_array(column) -> np.ndarray:
     "The labels of an Arrow chunked array, read without Arrow's kernels, which lack some types."
-    if not str(column.type).startswith("dictionary"): return column.to_numpy()
+    if not str(column.type).startswith("dictionary"):
+        return column.to_numpy()
     pieces = [c.dictionary.to_numpy(zero_copy_only=False)[c.indices.to_numpy()] for c in column.chunks]
     return np.concatenate(pieces) if pieces else np.empty(0, object)
 
+
 def _arrow_behind(native):
     "The chunked array of an Arrow column, or of a pandas column that is backed by one; None for other columns."
-    if _is_array(native, "pyarrow", "ChunkedArray"): return native
-    if not hasattr(native.dtype, "pyarrow_dtype"): return None
+    if _is_array(native, "pyarrow", "ChunkedArray"):
+        return native
+    if not hasattr(native.dtype, "pyarrow_dtype"):
+        return None
     array = native.array.__arrow_array__()
     return array if _is_array(array, "pyarrow", "ChunkedArray") else sys.modules["pyarrow"].chunked_array([array])
+
 
 def _series_array(series) -> np.ndarray:
     "The labels of a data frame's column as an array; ValueError for missing ones, TypeError where they cannot be read."
@@ -91,19 +126,23 @@ def _series_array(series) -> np.ndarray:
     try:
         arrow = _arrow_behind(native)
         missing = series.null_count() if arrow is None else arrow.null_count
-        if not missing and arrow is not None: return _arrow_array(arrow)
-        if not missing and str(native.dtype).endswith("Int128"): return _list_array(native.to_list()) # Polars', not NumPy's
-        if not missing: return series.to_numpy()
+        if not missing and arrow is not None:
+            return _arrow_array(arrow)
+        if not missing and str(native.dtype).endswith("Int128"):
+            return _list_array(native.to_list())  # Polars', not NumPy's
+        if not missing:
+            return series.to_numpy()
     except Exception:
         kind = _kind(getattr(native, "dtype", None) or native.type)
         raise TypeError(f"labels: cannot read a column of dtype {kind}; convert it to integers or strings") from None
     raise ValueError(f"labels: {missing} missing values; every row needs a label of the domain")
 
+
 def _tensor_array(labels) -> np.ndarray:
     "The labels of a tensor as an array; TypeError where they cannot be read."
     try:
         there = labels.detach().cpu()
-        narrow = there.is_floating_point() and there.element_size() < 4 # bfloat16 and 8 bits: NumPy has no such types
+        narrow = there.is_floating_point() and there.element_size() < 4  # bfloat16 and 8 bits: NumPy has no such types
         return (there.float() if narrow else there).numpy()
     except (TypeError, RuntimeError):
         raise TypeError(f"labels: cannot read a tensor of dtype {labels.dtype}; convert it to integers") from None
@@ -111,41 +150,58 @@ def _tensor_array(labels) -> np.ndarray:
 # %% ../../nbs/privacy/00_labels.ipynb #9e04b7d1
 def _list_array(labels) -> np.ndarray:
     "A list as an array that keeps every element's own type."
-    try: array = np.asarray(labels) if labels else np.empty(0, int)
-    except ValueError: array = None
-    if array is not None and array.ndim == 1 and array.dtype.kind in "iu": return array
+    try:
+        array = np.asarray(labels) if labels else np.empty(0, int)
+    except ValueError:
+        array = None
+    if array is not None and array.ndim == 1 and array.dtype.kind in "iu":
+        return array
     out = np.empty(len(labels), object)
     out[:] = labels
     return out
 
+
 def _refused(labels) -> TypeError:
     hint = "; make a list of it, or use privatize_chunks for a column in pieces" if hasattr(labels, "__next__") else ""
-    return TypeError("labels: needs a column (list, tuple, NumPy array, pandas, Polars or Arrow column, or tensor), "
-                     f"got {type(labels).__name__}{hint}")
+    return TypeError(
+        "labels: needs a column (list, tuple, NumPy array, pandas, Polars or Arrow column, or tensor), "
+        f"got {type(labels).__name__}{hint}"
+    )
+
 
 def _column(labels) -> np.ndarray:
     "Any supported container as a one-dimensional array."
     series = _series(labels)
-    if series is not None: array = _series_array(series)
-    elif _is_tensor(labels): array = _tensor_array(labels)
-    elif isinstance(labels, np.ndarray): array = labels
-    elif isinstance(labels, (str, bytes, bytearray, memoryview)): raise _refused(labels)
-    elif isinstance(labels, Sequence): array = _list_array(list(labels))
-    else: raise _refused(labels)
+    if series is not None:
+        array = _series_array(series)
+    elif _is_tensor(labels):
+        array = _tensor_array(labels)
+    elif isinstance(labels, np.ndarray):
+        array = labels
+    elif isinstance(labels, (str, bytes, bytearray, memoryview)):
+        raise _refused(labels)
+    elif isinstance(labels, Sequence):
+        array = _list_array(list(labels))
+    else:
+        raise _refused(labels)
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         raise ValueError("labels: masked values; every row needs a label of the domain")
-    array = np.asarray(array) # a masked array without masks, or another subclass, as a plain one
-    if array.ndim != 1: raise ValueError(f"labels: needs one dimension, got shape {array.shape}")
+    array = np.asarray(array)  # a masked array without masks, or another subclass, as a plain one
+    if array.ndim != 1:
+        raise ValueError(f"labels: needs one dimension, got shape {array.shape}")
     if array.dtype.kind not in "biufUOT":
-        kind = array.dtype.type.__name__ # without its width, which may be the longest label's
-        raise TypeError(f"labels: columns of dtype {kind} are not supported; convert to integers, strings or Python objects")
-    return array.view(np.uint8) if array.dtype == bool else array # False is 0 and True is 1, as everywhere in Python
+        kind = array.dtype.type.__name__  # without its width, which may be the longest label's
+        raise TypeError(
+            f"labels: columns of dtype {kind} are not supported; convert to integers, strings or Python objects"
+        )
+    return array.view(np.uint8) if array.dtype == bool else array  # False is 0 and True is 1, as everywhere in Python
 
 # %% ../../nbs/privacy/00_labels.ipynb #65263ef5
 @dataclass(frozen=True)
 class Domain:
     "The public, ordered set of values a label can take; built from an integer K or from a sequence."
-    values: tuple # the labels in their order; an int K means 0 .. K-1
+
+    values: tuple  # the labels in their order; an int K means 0 .. K-1
 
     def __post_init__(self):
         given, values = self.values, _domain_values(self.values)
@@ -153,36 +209,47 @@ class Domain:
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "_counting", _is_counting(values) if known is None else known)
 
-    def __len__(self): return len(self.values)
-    def __getstate__(self): return {k: v for k, v in self.__dict__.items() if k != "_memo"} # a pickle stays small
+    def __len__(self):
+        return len(self.values)
+
+    def __getstate__(self):
+        return {k: v for k, v in self.__dict__.items() if k != "_memo"}  # a pickle stays small
 
     def _once(self, name, make):
         "What follows from the domain alone, made when first needed; two threads may both make it, and make the same."
         memo = self.__dict__.setdefault("_memo", {})
-        if name not in memo: memo[name] = make()
+        if name not in memo:
+            memo[name] = make()
         return memo[name]
 
-    def encode(self,
-        labels, # a column of n labels: list, tuple, NumPy array, pandas/Polars/Arrow column or array, or torch tensor
-    ) -> np.ndarray: # the smallest unsigned integers that hold K-1, [n], read-only; ValueError for missing or unknown labels
+    def encode(
+        self,
+        labels,  # a column of n labels: list, tuple, NumPy array, pandas/Polars/Arrow column or array, or torch tensor
+    ) -> (
+        np.ndarray
+    ):  # the smallest unsigned integers that hold K-1, [n], read-only; ValueError for missing or unknown labels
         "Indices of labels in this domain."
         column = _column(labels)
-        _writer(self, labels) # a container that could not take labels back is refused now
+        _writer(self, labels)  # a container that could not take labels back is refused now
         codes = _encode_counting(len(self), column) if self._counting else None
-        if codes is None: codes = _encode_integers(self, column)
-        if codes is None: codes = _encode_objects(self, column)
-        if codes.dtype.kind == "i": # -1 stands for a label that is not in the domain
+        if codes is None:
+            codes = _encode_integers(self, column)
+        if codes is None:
+            codes = _encode_objects(self, column)
+        if codes.dtype.kind == "i":  # -1 stands for a label that is not in the domain
             bad = np.flatnonzero(codes < 0)
-            if bad.size: raise ValueError(_complaint(column, bad, len(self)))
+            if bad.size:
+                raise ValueError(_complaint(column, bad, len(self)))
         codes = codes.astype(_code_type(len(self)), copy=False).view()
         codes.setflags(write=False)
         return codes
 
-    def decode(self,
-        codes, # int [n], each in 0 .. K-1; ValueError otherwise
-        like=None, # the container whose kind (and name and index) the result takes; None: a NumPy array
-        rows=None, # int [n]: the rows of `like` that the codes belong to; None: all of them, in order
-    ): # n labels in a container like `like`
+    def decode(
+        self,
+        codes,  # int [n], each in 0 .. K-1; ValueError otherwise
+        like=None,  # the container whose kind (and name and index) the result takes; None: a NumPy array
+        rows=None,  # int [n]: the rows of `like` that the codes belong to; None: all of them, in order
+    ):  # n labels in a container like `like`
         "Labels of indices, in the container that `like` is; of `like`'s own labels nothing is used."
         codes = np.asarray(codes) if np.size(codes) else np.empty(0, int)
         if codes.size and not (codes.min() >= 0 and codes.max() < len(self)):
@@ -190,110 +257,156 @@ class Domain:
         return _array(self)[codes] if like is None else _writer(self, like)(codes, rows)
 
 # %% ../../nbs/privacy/00_labels.ipynb #85321220
-def _is_counting(values) -> bool: return all(type(v) is int and v == i for i, v in enumerate(values))
+def _is_counting(values) -> bool:
+    return all(type(v) is int and v == i for i, v in enumerate(values))
 
-def _code_type(K: int): return np.uint8 if K <= 256 else np.uint16 if K <= 65536 else np.intp
+
+def _code_type(K: int):
+    return np.uint8 if K <= 256 else np.uint16 if K <= 65536 else np.intp
+
 
 def _encode_counting(K, column):
     "Indices for the domain 0 .. K-1 when all labels are integers; None where the slow way must find the bad row."
-    if column.dtype.kind not in "iu" or column.size and not (column.min() >= 0 and column.max() < K): return None
+    if column.dtype.kind not in "iu" or column.size and not (column.min() >= 0 and column.max() < K):
+        return None
     return column.astype(_code_type(K), copy=False)
+
 
 def _sorted_integers(values):
     "The labels in order and their places, if all are integers that a NumPy integer holds; else None."
-    if not all(type(v) is int and abs(v) < 2**62 for v in values): return None
+    if not all(type(v) is int and abs(v) < 2**62 for v in values):
+        return None
     return np.sort(values), np.argsort(values)
+
 
 def _encode_integers(domain, column):
     "Fast path for integer labels; None where it does not apply."
     found = domain._once("sorted", lambda: _sorted_integers(domain.values)) if column.dtype.kind in "iu" else None
-    if found is None: return None
+    if found is None:
+        return None
     known, order = found
-    if column.dtype == np.uint64: column = np.where(column < 2**62, column, 2**62).astype(np.int64) # no float may come between
+    if column.dtype == np.uint64:
+        column = np.where(column < 2**62, column, 2**62).astype(np.int64)  # no float may come between
     at = np.searchsorted(known, column).clip(max=len(known) - 1)
     return np.where(known[at] == column, order[at], -1).astype(np.intp)
+
 
 def _encode_objects(domain, column):
     "Every other kind of label, by hashing: 1, 1.0 and True are one label, as they are in Python."
     where = domain._once("places", lambda: {v: i for i, v in enumerate(domain.values)})
-    try: return np.fromiter(map(where.get, column.tolist(), repeat(-1)), np.intp, len(column))
-    except TypeError: raise TypeError("labels: every label must be hashable (a number, a string, a date, ...)") from None
+    try:
+        return np.fromiter(map(where.get, column.tolist(), repeat(-1)), np.intp, len(column))
+    except TypeError:
+        raise TypeError("labels: every label must be hashable (a number, a string, a date, ...)") from None
+
 
 def _complaint(column, bad, K) -> str:
     "Why these rows cannot be encoded, without their values."
     first = column[bad[0]]
-    what = "is missing" if _missing(first) else f"(of type {type(first).__name__}) is not one of the {K} labels of the domain"
+    what = (
+        "is missing"
+        if _missing(first)
+        else f"(of type {type(first).__name__}) is not one of the {K} labels of the domain"
+    )
     more = f" ({bad.size} such rows)" if bad.size > 1 else ""
     return f"labels: row {bad[0]} {what}{more}; nothing was released. The value is not shown because labels are secret"
 
 # %% ../../nbs/privacy/00_labels.ipynb #25d7af32
 def _objects(domain) -> np.ndarray:
     "The domain as an array of the domain's own objects."
+
     def make():
         array = np.empty(len(domain), object)
         array[:] = domain.values
         return array
+
     return domain._once("objects", make)
+
 
 def _array(domain) -> np.ndarray:
     "The domain as an array: integers, floats, booleans or strings where all are of that kind, else objects."
+
     def make():
         for kinds, kind in (("b", bool), ("iu", int), ("f", float), ("U", str)):
-            if not all(type(v) is kind for v in domain.values): continue
+            if not all(type(v) is kind for v in domain.values):
+                continue
             array = np.asarray(domain.values)
-            if array.dtype.kind in kinds and array.tolist() == list(domain.values): return array # "a\0" would lose its end
+            if array.dtype.kind in kinds and array.tolist() == list(domain.values):
+                return array  # "a\0" would lose its end
         return _objects(domain)
+
     return domain._once("array", make)
+
 
 def _held(domain, dtype):
     "The domain as an array of a NumPy dtype of numbers; None where a label would not come back as it is."
+
     def make():
         info = np.iinfo(dtype) if dtype.kind in "iu" else None
-        if info and domain._counting: return np.arange(len(domain)).astype(dtype) if len(domain) - 1 <= info.max else None
+        if info and domain._counting:
+            return np.arange(len(domain)).astype(dtype) if len(domain) - 1 <= info.max else None
         try:
-            if info and not info.min <= min(domain.values) <= max(domain.values) <= info.max: return None
-            with np.errstate(all="ignore"): array = _objects(domain).astype(dtype)
-        except (TypeError, ValueError, OverflowError): return None
+            if info and not info.min <= min(domain.values) <= max(domain.values) <= info.max:
+                return None
+            with np.errstate(all="ignore"):
+                array = _objects(domain).astype(dtype)
+        except (TypeError, ValueError, OverflowError):
+            return None
         return array if array.tolist() == list(domain.values) else None
+
     return domain._once(dtype.str, make)
+
 
 def _taken(domain, table, codes) -> np.ndarray:
     "The entries of a domain's array by their index; where the labels are the indices, without looking them up."
-    if domain._counting and table.dtype.kind in "biuf": return codes.astype(table.dtype, copy=False)
+    if domain._counting and table.dtype.kind in "biuf":
+        return codes.astype(table.dtype, copy=False)
     return table[codes]
 
 # %% ../../nbs/privacy/00_labels.ipynb #5d83e1f4
 class _Facts(NamedTuple):
     "What a domain of numbers says about the types that can hold it."
-    truths: bool # True or False stand among other numbers
-    beyond: bool # no NumPy integer holds all whole numbers
-    negative: bool # a whole number is below zero
-    whole: bool # a label is a whole number
-    fraction: bool # a label is not
+
+    truths: bool  # True or False stand among other numbers
+    beyond: bool  # no NumPy integer holds all whole numbers
+    negative: bool  # a whole number is below zero
+    whole: bool  # a label is a whole number
+    fraction: bool  # a label is not
+
 
 def _facts(domain):
     "The facts about a domain of numbers; None for any other domain."
+
     def make():
-        if domain._counting: return _Facts(False, False, False, True, False)
-        if not all(isinstance(v, (int, float)) for v in domain.values): return None
+        if domain._counting:
+            return _Facts(False, False, False, True, False)
+        if not all(isinstance(v, (int, float)) for v in domain.values):
+            return None
         truths = sum(isinstance(v, bool) for v in domain.values)
         whole = [v for v in domain.values if isinstance(v, int) or v.is_integer()]
         low, high = (min(whole), max(whole)) if whole else (0, 0)
-        beyond = low < -2**63 or high >= (2**64 if low >= 0 else 2**63)
+        beyond = low < -(2**63) or high >= (2**64 if low >= 0 else 2**63)
         return _Facts(0 < truths < len(domain), beyond, low < 0, len(whole) > 0, len(whole) < len(domain))
+
     return domain._once("facts", make)
 
+
 _OTHER_KINDS = {"bool": ["int64"], "int": ["uint64"], "uint": ["int64"], "float": ["int64", "uint64"]}
+
 
 def _number_types(domain, name, shrinks=False, single=False) -> list:
     "Names of the types to try for numbers that came as type `name`, best first; [] where the domain is none for numbers."
     facts, found = _facts(domain), re.fullmatch(r"(bool|u?int|float)(\d*)", name)
-    if facts is None or found is None: return []
+    if facts is None or found is None:
+        return []
     kind, bits = found[1], int(found[2] or 1)
-    if shrinks: # the library has tools that choose a type by the labels that occur
-        if facts.beyond or facts.truths: return []
-        if facts.whole and facts.fraction: return ["float64"]
-        if facts.negative and kind != "float": return ["int64"]
+    if shrinks:  # the library has tools that choose a type by the labels that occur
+        if facts.beyond or facts.truths:
+            return []
+        if facts.whole and facts.fraction:
+            return ["float64"]
+        if facts.negative and kind != "float":
+            return ["int64"]
     wider = [f"{kind}{b}" for b in (16, 32, 64) if b > bits and kind != "bool"]
     floats = ["float32", "float64"] if single else ["float64"]
     return [name, *wider, *_OTHER_KINDS[kind], *(floats if facts.fraction else [])]
@@ -301,56 +414,86 @@ def _number_types(domain, name, shrinks=False, single=False) -> list:
 # %% ../../nbs/privacy/00_labels.ipynb #c7a91b36
 def _number_table(domain, dtype):
     "The domain as an array of the NumPy dtype that numbers get back which came as `dtype`; None where there is none."
+
     def make():
         names = _number_types(domain, dtype.name, shrinks=True)
-        if names and not domain._counting and not _facts(domain).fraction and np.asarray(domain.values).dtype.kind == "f": names.insert(0, "float64") # as 0 and 2**63 are to NumPy
+        if (
+            names
+            and not domain._counting
+            and not _facts(domain).fraction
+            and np.asarray(domain.values).dtype.kind == "f"
+        ):
+            names.insert(0, "float64")  # as 0 and 2**63 are to NumPy
         tables = (_held(domain, np.dtype(n).newbyteorder(dtype.byteorder)) for n in names)
         return next((t for t in tables if t is not None), None)
-    return domain._once(("table", dtype.kind, dtype.itemsize, dtype.byteorder), make) # not by dtype, which may carry metadata
+
+    return domain._once(
+        ("table", dtype.kind, dtype.itemsize, dtype.byteorder), make
+    )  # not by dtype, which may carry metadata
+
 
 def _numpy_table(domain, dtype) -> np.ndarray:
     "The domain as an array of the dtype that labels get back which came as an array of `dtype`."
-    if dtype.kind == "O": return _objects(domain)
-    if dtype.kind == "T" and _array(domain).dtype.kind == "U": return _array(domain).astype(dtype)
-    if dtype.kind in "biuf" and (table := _number_table(domain, dtype)) is not None: return table
+    if dtype.kind == "O":
+        return _objects(domain)
+    if dtype.kind == "T" and _array(domain).dtype.kind == "U":
+        return _array(domain).astype(dtype)
+    if dtype.kind in "biuf" and (table := _number_table(domain, dtype)) is not None:
+        return table
     return _array(domain)
 
 # %% ../../nbs/privacy/00_labels.ipynb #79958182
 def _cannot_hold(what, dtype) -> TypeError:
-    return TypeError(f"labels: needs a column that can hold the whole domain, got {what} of dtype {_kind(dtype)}; "
-                     "give a list or a NumPy array of objects")
+    return TypeError(
+        f"labels: needs a column that can hold the whole domain, got {what} of dtype {_kind(dtype)}; "
+        "give a list or a NumPy array of objects"
+    )
 
-def _listed(column) -> list: return column.tolist() if hasattr(column, "tolist") else column.to_list()
+
+def _listed(column) -> list:
+    return column.tolist() if hasattr(column, "tolist") else column.to_list()
+
 
 def _whole(domain, types, make, take, what, dtype):
     "A column of the whole domain, of the first type that gives every label back when taken; TypeError where none does."
-    own = getattr(dtype, "ordered", None) if hasattr(dtype, "categories") else repr(dtype) # of categories nothing is kept
+    own = (
+        getattr(dtype, "ordered", None) if hasattr(dtype, "categories") else repr(dtype)
+    )  # of categories nothing is kept
     return domain._once((what, type(dtype), own), lambda: _tried(domain, types, make, take, what, dtype))
+
 
 def _tried(domain, types, make, take, what, dtype):
     for type_ in types:
         try:
             column = make(type_)
             taken = take(column, np.arange(len(domain)))
-            if _listed(taken) == list(domain.values): return column
-        except Exception: continue # whatever a library raises for labels that its type cannot hold
+            if _listed(taken) == list(domain.values):
+                return column
+        except Exception:
+            continue  # whatever a library raises for labels that its type cannot hold
     raise _cannot_hold(what, dtype)
+
 
 def _bare(column):
     "The array in a pandas column: of pandas, or where its type is NumPy's an array of NumPy."
     return column.to_numpy(copy=True) if isinstance(column.dtype, np.dtype) else column.array
+
 
 def _writer(domain, like):
     "A function (codes, rows) -> container like `like`; TypeError now where `like` cannot hold the domain."
     series = _series(like)
     if series is not None:
         native = series.to_native()
-        if series.implementation.is_polars(): return _polars_writer(domain, native)
-        if series.implementation.is_pyarrow(): return _arrow_writer(domain, like)
+        if series.implementation.is_polars():
+            return _polars_writer(domain, native)
+        if series.implementation.is_pyarrow():
+            return _arrow_writer(domain, like)
         write = _pandas_writer(domain, native)
-        if not _is_pandas_array(like): return write
+        if not _is_pandas_array(like):
+            return write
         return lambda codes, rows: _bare(write(codes, rows))
-    if _is_tensor(like): return _tensor_writer(domain, like)
+    if _is_tensor(like):
+        return _tensor_writer(domain, like)
     if isinstance(like, np.ndarray):
         table = _numpy_table(domain, like.dtype)
         return lambda codes, rows: _taken(domain, table, codes)
@@ -362,47 +505,76 @@ def _tensor_writer(domain, like):
     "torch: the device is kept, and the dtype if it holds the domain."
     torch, name = sys.modules["torch"], str(like.dtype).removeprefix("torch.")
     if not _facts(domain):
-        raise TypeError("labels: a tensor cannot hold this domain's labels, which are not all numbers; give a list or an array")
-    def make(name): return torch.tensor(list(domain.values), dtype=getattr(torch, name))
-    def take(column, codes): return column[torch.from_numpy(codes)]
+        raise TypeError(
+            "labels: a tensor cannot hold this domain's labels, which are not all numbers; give a list or an array"
+        )
+
+    def make(name):
+        return torch.tensor(list(domain.values), dtype=getattr(torch, name))
+
+    def take(column, codes):
+        return column[torch.from_numpy(codes)]
+
     types = _number_types(domain, name, single=True) or [name, "float32", "float64"]
-    if _facts(domain).negative and not like.dtype.is_floating_point: types = ["int64", "float32", "float64"]
-    if name.startswith("uint") and _held(domain, np.dtype("uint8")) is None: types = ["int64", "uint64", "float32", "float64"]
+    if _facts(domain).negative and not like.dtype.is_floating_point:
+        types = ["int64", "float32", "float64"]
+    if name.startswith("uint") and _held(domain, np.dtype("uint8")) is None:
+        types = ["int64", "uint64", "float32", "float64"]
     whole = _whole(domain, types, make, take, "a tensor", name)
-    narrow = whole.is_floating_point() and whole.element_size() < 4 # NumPy lacks some of these
+    narrow = whole.is_floating_point() and whole.element_size() < 4  # NumPy lacks some of these
     table = (whole.float() if narrow else whole).numpy()
+
     def write(codes, rows):
         taken = np.ascontiguousarray(_taken(domain, table, codes))
         return torch.from_numpy(taken).to(whole.dtype).to(like.device)
+
     return write
 
 # %% ../../nbs/privacy/00_labels.ipynb #a85f2e16
-_TITLES = {"bool": "Boolean"} | {n: n.replace("u", "U").replace("int", "Int").replace("float", "Float") for n in
-           ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")}
+_TITLES = {"bool": "Boolean"} | {
+    n: n.replace("u", "U").replace("int", "Int").replace("float", "Float")
+    for n in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
+}
+
 
 def _pandas_types(domain, dtype):
     "The dtypes to try for a pandas column, best first."
-    if hasattr(dtype, "categories"): yield type(dtype)(list(domain.values), dtype.ordered)
+    if hasattr(dtype, "categories"):
+        yield type(dtype)(list(domain.values), dtype.ordered)
     elif hasattr(dtype, "fill_value") and hasattr(dtype, "subtype"):
         yield type(dtype)(_numpy_table(domain, dtype.subtype).dtype)
     elif (name := str(dtype).lower().replace("boolean", "bool")) in _TITLES:
-        for other in _number_types(domain, name, shrinks=True): yield "boolean" if other == "bool" else _TITLES[other]
-    elif not isinstance(dtype, np.dtype): yield dtype
-    yield None # what pandas chooses for the whole domain
+        for other in _number_types(domain, name, shrinks=True):
+            yield "boolean" if other == "bool" else _TITLES[other]
+    elif not isinstance(dtype, np.dtype):
+        yield dtype
+    yield None  # what pandas chooses for the whole domain
+
 
 def _pandas_writer(domain, native):
     "pandas: name and index are kept; the dtype is a function of its kind and the domain."
     cls, dtype = type(native), native.dtype
+
     def placed(values, rows, **kind):
         return cls(values, index=native.index if rows is None else native.index[rows], name=native.name, **kind)
+
     table = None
-    if isinstance(dtype, np.dtype): table = _objects(domain) if dtype.kind == "O" else _number_table(domain, dtype)
-    if table is not None: return lambda codes, rows: placed(_taken(domain, table, codes), rows, dtype=table.dtype)
+    if isinstance(dtype, np.dtype):
+        table = _objects(domain) if dtype.kind == "O" else _number_table(domain, dtype)
+    if table is not None:
+        return lambda codes, rows: placed(_taken(domain, table, codes), rows, dtype=table.dtype)
     if hasattr(dtype, "pyarrow_dtype"):
-        try: return _arrow_backed_writer(domain, dtype.pyarrow_dtype, placed)
-        except TypeError: pass # pandas may hold what Arrow cannot
-    def make(dtype): return cls(list(domain.values), dtype=dtype)
-    def take(column, codes): return column.array.take(codes)
+        try:
+            return _arrow_backed_writer(domain, dtype.pyarrow_dtype, placed)
+        except TypeError:
+            pass  # pandas may hold what Arrow cannot
+
+    def make(dtype):
+        return cls(list(domain.values), dtype=dtype)
+
+    def take(column, codes):
+        return column.array.take(codes)
+
     whole = _whole(domain, _pandas_types(domain, dtype), make, take, "a pandas column", dtype)
     numbers = getattr(whole.dtype, "numpy_dtype", None)
     if isinstance(numbers, np.dtype) and numbers.kind in "biuf":
@@ -415,22 +587,34 @@ def _polars_types(domain, dtype):
     "The dtypes to try for a Polars column, best first."
     pl, name = sys.modules["polars"], str(dtype).lower().replace("boolean", "bool")
     if isinstance(dtype, (pl.Enum, pl.Categorical)):
-        if all(isinstance(v, str) for v in domain.values): yield pl.Enum(list(domain.values))
+        if all(isinstance(v, str) for v in domain.values):
+            yield pl.Enum(list(domain.values))
     elif name in _TITLES:
-        for other in _number_types(domain, name, shrinks=True) or _number_types(domain, name): yield getattr(pl, _TITLES[other])
-    else: yield dtype
-    if _facts(domain) and isinstance(dtype, pl.Decimal): yield pl.Decimal # as precise as the domain needs
-    if "int" in name and hasattr(pl, "Int128"): yield pl.Int128
-    yield None # what Polars chooses for the whole domain
+        for other in _number_types(domain, name, shrinks=True) or _number_types(domain, name):
+            yield getattr(pl, _TITLES[other])
+    else:
+        yield dtype
+    if _facts(domain) and isinstance(dtype, pl.Decimal):
+        yield pl.Decimal  # as precise as the domain needs
+    if "int" in name and hasattr(pl, "Int128"):
+        yield pl.Int128
+    yield None  # what Polars chooses for the whole domain
+
 
 def _polars_writer(domain, native):
     "Polars: the name is kept; the dtype is a function of its kind and the domain."
     cls, name = type(native), native.name
-    def make(dtype): return cls(name, list(domain.values), dtype=dtype, strict=False)
-    def take(column, codes): return column.gather(cls(codes))
+
+    def make(dtype):
+        return cls(name, list(domain.values), dtype=dtype, strict=False)
+
+    def take(column, codes):
+        return column.gather(cls(codes))
+
     whole = _whole(domain, _polars_types(domain, native.dtype), make, take, "a Polars column", native.dtype)
     table = whole.to_numpy() if str(whole.dtype).lower().replace("boolean", "bool") in _TITLES else None
-    if table is None: return lambda codes, rows: take(whole, codes)
+    if table is None:
+        return lambda codes, rows: take(whole, codes)
     return lambda codes, rows: cls(name, _taken(domain, table, codes), dtype=whole.dtype)
 
 # %% ../../nbs/privacy/00_labels.ipynb #6a0b8dc5
@@ -440,12 +624,18 @@ def _wide_decimal(domain, dtype):
         numbers = [Decimal(v).as_tuple() for v in domain.values]
         scale = max(dtype.scale, *(-t.exponent for t in numbers))
         whole = max(dtype.precision - dtype.scale, *(len(t.digits) + t.exponent for t in numbers))
-        wide = next(n for n in ("decimal32", "decimal64", "decimal128", "decimal256") if int(n[7:]) >= dtype.bit_width
-                    and whole + scale <= _DECIMAL_DIGITS[n])
+        wide = next(
+            n
+            for n in ("decimal32", "decimal64", "decimal128", "decimal256")
+            if int(n[7:]) >= dtype.bit_width and whole + scale <= _DECIMAL_DIGITS[n]
+        )
         return getattr(sys.modules["pyarrow"], wide)(whole + scale, scale)
-    except (TypeError, ValueError, ArithmeticError, StopIteration): return dtype # no domain of decimals
+    except (TypeError, ValueError, ArithmeticError, StopIteration):
+        return dtype  # no domain of decimals
+
 
 _DECIMAL_DIGITS = {"decimal32": 9, "decimal64": 18, "decimal128": 38, "decimal256": 76}
+
 
 def _arrow_types(domain, dtype):
     "The types to try for an Arrow column that is no dictionary, best first."
@@ -453,17 +643,28 @@ def _arrow_types(domain, dtype):
     yield _wide_decimal(domain, dtype) if pa.types.is_decimal(dtype) else dtype
     if pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_boolean(dtype):
         name = np.dtype(dtype.to_pandas_dtype()).name
-        for other in _number_types(domain, name)[1:]: yield pa.from_numpy_dtype(other)
-    yield None # what Arrow chooses for the whole domain
+        for other in _number_types(domain, name)[1:]:
+            yield pa.from_numpy_dtype(other)
+    yield None  # what Arrow chooses for the whole domain
+
 
 def _arrow_take(column, codes):
     "Entries of an Arrow array by their index, also for the types that have no take of their own."
-    pa, view = sys.modules["pyarrow"], {"string_view": "large_string", "binary_view": "large_binary"}.get(str(column.type))
-    if view: return column.cast(getattr(pa, view)()).take(pa.array(codes)).cast(column.type)
-    if isinstance(column, pa.ExtensionArray): return pa.ExtensionArray.from_storage(column.type, _arrow_take(column.storage, codes))
-    if not isinstance(column, pa.RunEndEncodedArray): return column.take(pa.array(codes))
-    ends = np.append(np.flatnonzero(np.diff(codes)) + 1, len(codes))[:len(codes)] # the runs of the released labels
-    return pa.RunEndEncodedArray.from_arrays(pa.array(ends, column.type.run_end_type), _arrow_take(column.values, codes[ends - 1]))
+    pa, view = (
+        sys.modules["pyarrow"],
+        {"string_view": "large_string", "binary_view": "large_binary"}.get(str(column.type)),
+    )
+    if view:
+        return column.cast(getattr(pa, view)()).take(pa.array(codes)).cast(column.type)
+    if isinstance(column, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(column.type, _arrow_take(column.storage, codes))
+    if not isinstance(column, pa.RunEndEncodedArray):
+        return column.take(pa.array(codes))
+    ends = np.append(np.flatnonzero(np.diff(codes)) + 1, len(codes))[: len(codes)]  # the runs of the released labels
+    return pa.RunEndEncodedArray.from_arrays(
+        pa.array(ends, column.type.run_end_type), _arrow_take(column.values, codes[ends - 1])
+    )
+
 
 def _arrow_whole(domain, dtype):
     "The whole domain as an Arrow array of the type that labels get back which came as `dtype`."
@@ -471,45 +672,67 @@ def _arrow_whole(domain, dtype):
     if pa.types.is_dictionary(dtype):
         labels, name = _arrow_whole(domain, dtype.value_type), str(dtype.index_type)
         name = next(n for n in _number_types(Domain(2), name) if np.iinfo(n).max >= len(domain) - 1)
-        return pa.DictionaryArray.from_arrays(pa.array(np.arange(len(domain), dtype=name)), labels, ordered=dtype.ordered)
+        return pa.DictionaryArray.from_arrays(
+            pa.array(np.arange(len(domain), dtype=name)), labels, ordered=dtype.ordered
+        )
     if pa.types.is_run_end_encoded(dtype):
         labels, ends = _arrow_whole(domain, dtype.value_type), np.arange(1, len(domain) + 1)
-        if len(domain) > np.iinfo(str(dtype.run_end_type)).max: raise _cannot_hold("an Arrow column", dtype)
+        if len(domain) > np.iinfo(str(dtype.run_end_type)).max:
+            raise _cannot_hold("an Arrow column", dtype)
         return pa.RunEndEncodedArray.from_arrays(pa.array(ends, dtype.run_end_type), labels)
-    if isinstance(dtype, pa.BaseExtensionType) and (labels := _arrow_whole(domain, dtype.storage_type)).type == dtype.storage_type:
+    if (
+        isinstance(dtype, pa.BaseExtensionType)
+        and (labels := _arrow_whole(domain, dtype.storage_type)).type == dtype.storage_type
+    ):
         return pa.ExtensionArray.from_storage(dtype, labels)
+
     def make(dtype):
-        table = _held(domain, np.dtype(np.float16)) if dtype == pa.float16() else None # Arrow makes these of arrays only
+        table = (
+            _held(domain, np.dtype(np.float16)) if dtype == pa.float16() else None
+        )  # Arrow makes these of arrays only
         return pa.array(list(domain.values) if table is None else table, dtype)
+
     return _whole(domain, _arrow_types(domain, dtype), make, _arrow_take, "an Arrow column", dtype)
 
 # %% ../../nbs/privacy/00_labels.ipynb #f3927e40
-_ARROW_BYTES = 2**31 - 1 # of all strings in an array whose offsets have 32 bits
+_ARROW_BYTES = 2**31 - 1  # of all strings in an array whose offsets have 32 bits
+
 
 def _arrow_room(domain, dtype) -> int:
     "How many labels one Arrow array holds, whichever they are."
     pa = sys.modules["pyarrow"]
-    if isinstance(dtype, pa.BaseExtensionType): return _arrow_room(domain, dtype.storage_type)
+    if isinstance(dtype, pa.BaseExtensionType):
+        return _arrow_room(domain, dtype.storage_type)
     if pa.types.is_run_end_encoded(dtype):
         return min(np.iinfo(str(dtype.run_end_type)).max, _arrow_room(domain, dtype.value_type))
-    if not (pa.types.is_string(dtype) or pa.types.is_binary(dtype)): return sys.maxsize
-    def longest(): return max(len(v.encode() if isinstance(v, str) else v) for v in domain.values)
+    if not (pa.types.is_string(dtype) or pa.types.is_binary(dtype)):
+        return sys.maxsize
+
+    def longest():
+        return max(len(v.encode() if isinstance(v, str) else v) for v in domain.values)
+
     return _ARROW_BYTES // max(domain._once("longest", longest), 1)
+
 
 def _arrow_chunks(whole, codes, room):
     "Labels as a chunked array, cut where one array might not hold them."
     starts = range(0, max(len(codes), 1), min(room, max(len(codes), 1)))
-    return sys.modules["pyarrow"].chunked_array([_arrow_take(whole, codes[i:i + room]) for i in starts], whole.type)
+    return sys.modules["pyarrow"].chunked_array([_arrow_take(whole, codes[i : i + room]) for i in starts], whole.type)
+
 
 def _arrow_writer(domain, like):
     "Arrow: an array or a chunked array; the type is a function of its kind and the domain."
     whole = _arrow_whole(domain, like.type)
     room = _arrow_room(domain, whole.type)
-    if not _is_arrow_array(like): return lambda codes, rows: _arrow_chunks(whole, codes, room)
+    if not _is_arrow_array(like):
+        return lambda codes, rows: _arrow_chunks(whole, codes, room)
     if len(like) > room:
-        raise ValueError(f"labels: needs at most {room:,} rows for one array of type {whole.type} and the domain's longest label, "
-                         f"got {len(like):,}; give a chunked array or a larger type")
+        raise ValueError(
+            f"labels: needs at most {room:,} rows for one array of type {whole.type} and the domain's longest label, "
+            f"got {len(like):,}; give a chunked array or a larger type"
+        )
     return lambda codes, rows: _arrow_take(whole, codes)
+
 
 def _arrow_backed_writer(domain, dtype, placed):
     "A pandas column whose values are an Arrow array; `placed` gives it its index and name."
@@ -519,16 +742,18 @@ def _arrow_backed_writer(domain, dtype, placed):
 
 # %% ../../nbs/privacy/00_labels.ipynb #2e7d15fa
 def floats_like(
-    values, # float64 [n]
-    like, # the container whose kind (and name and index) the result takes
-): # n numbers as float64, so that nothing is rounded a second time
+    values,  # float64 [n]
+    like,  # the container whose kind (and name and index) the result takes
+):  # n numbers as float64, so that nothing is rounded a second time
     "Released numbers in a container like the one that came in."
     series = _series(like)
     if series is None:
-        if _is_tensor(like): return sys.modules["torch"].from_numpy(np.array(values)).to(like.device)
+        if _is_tensor(like):
+            return sys.modules["torch"].from_numpy(np.array(values)).to(like.device)
         return values if isinstance(like, np.ndarray) else (tuple if isinstance(like, tuple) else list)(values.tolist())
     native = series.to_native()
-    if series.implementation.is_polars(): return type(native)(native.name, values)
+    if series.implementation.is_polars():
+        return type(native)(native.name, values)
     if series.implementation.is_pyarrow():
         array = sys.modules["pyarrow"].array(values)
         return array if _is_arrow_array(like) else sys.modules["pyarrow"].chunked_array([array])

@@ -6,6 +6,11 @@
 __all__ = ['exact_amount', 'to_float', 'Account', 'Debit', 'BudgetExceeded', 'add_note', 'says_what_is_spent', 'Ledger']
 
 # %% ../../nbs/privacy/07_ledger.ipynb #e76d4f5e
+import math
+import os
+import re
+import sys
+import unicodedata
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,61 +20,78 @@ from fractions import Fraction
 from functools import wraps
 from numbers import Rational
 from pathlib import Path
-import math, os, re, sys, unicodedata
 
 from .sampling import check_epsilon
 
 # %% ../../nbs/privacy/07_ledger.ipynb #581caf74
-_PLACES = 400 # more decimal places than any float needs to be exact
+_PLACES = 400  # more decimal places than any float needs to be exact
 _RATIO = re.compile(r"\d{1,800}/0*[1-9]\d{0,400}", re.ASCII)
 _DECIMAL = re.compile(r"(\d{1,400}\.?\d{0,400}|\.\d{1,400})([eE][+-]?\d{1,4})?", re.ASCII)
 
-def _parse(text, name): # a Fraction, a Decimal, or math.inf
+
+def _parse(text, name):  # a Fraction, a Decimal, or math.inf
     "An amount given as text."
     word = text.strip()
-    if word.lower() in ("inf", "infinity"): return math.inf
-    if _RATIO.fullmatch(word): return Fraction(word)
-    if _DECIMAL.fullmatch(word): return Decimal(word)
+    if word.lower() in ("inf", "infinity"):
+        return math.inf
+    if _RATIO.fullmatch(word):
+        return Fraction(word)
+    if _DECIMAL.fullmatch(word):
+        return Decimal(word)
     raise ValueError(f'{name}: needs a number from 0 to infinity, such as "0.1", "1/3" or "inf", got {text[:40]!r}')
 
-def _plain(value, name): # a Fraction or Decimal, finite, or math.inf
+
+def _plain(value, name):  # a Fraction or Decimal, finite, or math.inf
     "An amount of any type, not yet compared with anything."
-    if isinstance(value, str): return _parse(value, name)
+    if isinstance(value, str):
+        return _parse(value, name)
     if isinstance(value, Decimal) and not value.is_nan():
         return value if value.is_finite() else math.copysign(math.inf, value)
     if isinstance(value, Rational) and not isinstance(value, bool):
         return Fraction(int(value.numerator), int(value.denominator))
-    try: x = check_epsilon(math.nan if isinstance(value, Decimal) else value)
-    except (TypeError, ValueError) as e: raise type(e)(str(e).replace("epsilon", name)) from None
+    try:
+        x = check_epsilon(math.nan if isinstance(value, Decimal) else value)
+    except (TypeError, ValueError) as e:
+        raise type(e)(str(e).replace("epsilon", name)) from None
     return math.inf if math.isinf(x) else Fraction(repr(x))
 
 # %% ../../nbs/privacy/07_ledger.ipynb #6e5b589c
 def exact_amount(
-    value, # int, float, Fraction, Decimal, or a string such as "0.1", "1/3" or "inf"; from 0 to infinity
-    name="epsilon", # what errors call it
-): # a Fraction, or math.inf; TypeError or ValueError otherwise
+    value,  # int, float, Fraction, Decimal, or a string such as "0.1", "1/3" or "inf"; from 0 to infinity
+    name="epsilon",  # what errors call it
+):  # a Fraction, or math.inf; TypeError or ValueError otherwise
     "An amount without rounding; a float counts as the shortest decimal that stands for it."
     x = _plain(value, name)
-    if x < 0: raise ValueError(f"{name}: needs 0 <= {name} <= infinity, got {value}")
-    if x == math.inf or x == 0: return math.inf if x else Fraction(0)
-    if x > sys.float_info.max: raise ValueError(f"{name}: too large for a float; use math.inf")
+    if x < 0:
+        raise ValueError(f"{name}: needs 0 <= {name} <= infinity, got {value}")
+    if x == math.inf or x == 0:
+        return math.inf if x else Fraction(0)
+    if x > sys.float_info.max:
+        raise ValueError(f"{name}: too large for a float; use math.inf")
     fine = x.as_tuple().exponent >= -_PLACES if isinstance(x, Decimal) else x.denominator <= 10**_PLACES
-    if not fine: raise ValueError(f"{name}: needs an amount with at most {_PLACES} decimal places")
+    if not fine:
+        raise ValueError(f"{name}: needs an amount with at most {_PLACES} decimal places")
     return Fraction(x)
 
+
 def to_float(
-    amount, # a Fraction >= 0, or math.inf
-    up: bool, # True: never less than the amount, for what is spent; False: never more, for what is left
-) -> float: # the closest such float
+    amount,  # a Fraction >= 0, or math.inf
+    up: bool,  # True: never less than the amount, for what is spent; False: never more, for what is left
+) -> float:  # the closest such float
     "The float whose shortest decimal is not below (up) or not above (down) an exact amount."
-    if amount == math.inf: return math.inf
-    try: f = float(amount)
-    except OverflowError: return math.inf if up else math.nextafter(math.inf, 0)
+    if amount == math.inf:
+        return math.inf
+    try:
+        f = float(amount)
+    except OverflowError:
+        return math.inf if up else math.nextafter(math.inf, 0)
     d = Fraction(repr(f))
-    if up and d < amount: return math.nextafter(f, math.inf)
+    if up and d < amount:
+        return math.nextafter(f, math.inf)
     return math.nextafter(f, -math.inf) if not up and d > amount else f
 
-def _total(amounts): # a Fraction, or math.inf
+
+def _total(amounts):  # a Fraction, or math.inf
     "The exact sum."
     amounts = list(amounts)
     return math.inf if math.inf in amounts else sum(amounts, Fraction(0))
@@ -78,93 +100,126 @@ def _total(amounts): # a Fraction, or math.inf
 @dataclass(frozen=True)
 class Account:
     "Where one data set, or one part of it, stands."
-    dataset_id: str # the id under which debits are added
-    budget: float # the most that may ever be spent on any row, 0 to infinity, rounded down
-    spent: float # debits without a part, plus those of the part (of the dearest one, for the whole); rounded up
-    left: float # budget minus spent, rounded down; 0 once infinity was spent
-    debits: int # how many debits were counted
-    part: str = None # the part; None: the whole data set
+
+    dataset_id: str  # the id under which debits are added
+    budget: float  # the most that may ever be spent on any row, 0 to infinity, rounded down
+    spent: float  # debits without a part, plus those of the part (of the dearest one, for the whole); rounded up
+    left: float  # budget minus spent, rounded down; 0 once infinity was spent
+    debits: int  # how many debits were counted
+    part: str = None  # the part; None: the whole data set
+
 
 @dataclass(frozen=True)
 class Debit:
     "One line of the ledger."
-    at: str # UTC time in ISO format
-    epsilon: float # what was spent, rounded up
-    note: str # what for
-    part: str = None # on which part of the data set; None: on all rows
+
+    at: str  # UTC time in ISO format
+    epsilon: float  # what was spent, rounded up
+    note: str  # what for
+    part: str = None  # on which part of the data set; None: on all rows
+
 
 class BudgetExceeded(RuntimeError):
     "A release that the budget does not cover: nothing was spent and nothing released."
+
     def __init__(self, account: Account, asked: float):
         self.account, self.asked = account, asked
         part = "" if account.part is None else f", part {account.part!r},"
         super().__init__(
             f"ledger: data set {account.dataset_id!r}{part} has spent {account.spent!r} "
             f"of its budget {account.budget!r}; {asked!r} was asked for and {account.left!r} is left. "
-            "Nothing was spent and nothing was released")
+            "Nothing was spent and nothing was released"
+        )
 
-    def __reduce__(self): return BudgetExceeded, (self.account, self.asked)
+    def __reduce__(self):
+        return BudgetExceeded, (self.account, self.asked)
 
 # %% ../../nbs/privacy/07_ledger.ipynb #e7ae6afe
 _made = ContextVar("debits made while a function runs", default=None)
 
+
 def add_note(
     error: BaseException,
-    note: str, # a sentence, shown below the error; before Python 3.11 on the standard error stream
+    note: str,  # a sentence, shown below the error; before Python 3.11 on the standard error stream
 ):
     "Let an error say something more, whatever its type."
-    if hasattr(error, "add_note"): error.add_note(note)
+    if hasattr(error, "add_note"):
+        error.add_note(note)
     else:
         error.__notes__ = [*getattr(error, "__notes__", ()), note]
         print(note, file=sys.stderr)
 
+
 def says_what_is_spent(
-    function, # debits with `Ledger.spend`, then draws and returns what it drew
+    function,  # debits with `Ledger.spend`, then draws and returns what it drew
 ):
     "The same function; whatever stops it after a debit says that the budget is spent."
+
     @wraps(function)
     def told(*args, **kwargs):
         token = _made.set([])
-        try: return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
         except BaseException as e:
             if made := _made.get():
-                add_note(e, f"{' '.join(made)} That stays spent although nothing was returned. "
-                            "The same release may be made once more without ledger=, under this debit")
+                add_note(
+                    e,
+                    f"{' '.join(made)} That stays spent although nothing was returned. "
+                    "The same release may be made once more without ledger=, under this debit",
+                )
             raise
-        finally: _made.reset(token)
+        finally:
+            _made.reset(token)
+
     return told
 
 # %% ../../nbs/privacy/07_ledger.ipynb #dd816d4d
 # Application id -> schema. Older versions would misread decimals; they refuse an id that they do not know.
 _MARKS = {0x626C6B72: 1, 0x626C6B6C: 2}
 _ACCOUNTS = "CREATE TABLE accounts (dataset TEXT PRIMARY KEY, budget TEXT NOT NULL, opened TEXT NOT NULL)"
-_DEBITS = ("CREATE TABLE debits (id INTEGER PRIMARY KEY, dataset TEXT NOT NULL REFERENCES accounts, "
-           "epsilon TEXT NOT NULL, at TEXT NOT NULL, note TEXT NOT NULL)")
+_DEBITS = (
+    "CREATE TABLE debits (id INTEGER PRIMARY KEY, dataset TEXT NOT NULL REFERENCES accounts, "
+    "epsilon TEXT NOT NULL, at TEXT NOT NULL, note TEXT NOT NULL)"
+)
 _PART = "part TEXT"
 
-def _trigger(table, verb, when="") -> dict: # name -> SQL
+
+def _trigger(table, verb, when="") -> dict:  # name -> SQL
     name, refuse = f"{table}_{verb}", "BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END"
     return {name: f"CREATE TRIGGER {name} BEFORE {verb} ON {table} {when}{refuse}"}
+
 
 def _no_second(table, same) -> dict:
     return _trigger(table, "INSERT", f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {same}) ")
 
-_GUARDS = {**_trigger("accounts", "UPDATE"), **_trigger("accounts", "DELETE"),
-           **_trigger("debits", "UPDATE"), **_trigger("debits", "DELETE")}
-_NEW_GUARDS = {**_no_second("accounts", "dataset = NEW.dataset OR rowid = NEW.rowid"),
-               **_no_second("debits", "id = NEW.id")}
-_SCHEMAS = {1: {"accounts": _ACCOUNTS, "debits": _DEBITS, **_GUARDS},
-            2: {"accounts": _ACCOUNTS, "debits": f"{_DEBITS[:-1]}, {_PART})", **_GUARDS, **_NEW_GUARDS}}
+
+_GUARDS = {
+    **_trigger("accounts", "UPDATE"),
+    **_trigger("accounts", "DELETE"),
+    **_trigger("debits", "UPDATE"),
+    **_trigger("debits", "DELETE"),
+}
+_NEW_GUARDS = {
+    **_no_second("accounts", "dataset = NEW.dataset OR rowid = NEW.rowid"),
+    **_no_second("debits", "id = NEW.id"),
+}
+_SCHEMAS = {
+    1: {"accounts": _ACCOUNTS, "debits": _DEBITS, **_GUARDS},
+    2: {"accounts": _ACCOUNTS, "debits": f"{_DEBITS[:-1]}, {_PART})", **_GUARDS, **_NEW_GUARDS},
+}
 
 # %% ../../nbs/privacy/07_ledger.ipynb #921ec656
-def _version(db, path) -> int: # 0: an empty file
+def _version(db, path) -> int:  # 0: an empty file
     "The file's schema, compared with what is there; ValueError for anything but an intact ledger."
     found = {name: sql for name, sql in db.execute("SELECT name, sql FROM sqlite_master WHERE sql NOT NULL")}
     mark = db.execute("PRAGMA application_id").fetchone()[0]
-    if not found and not mark: return 0
+    if not found and not mark:
+        return 0
     version, newer = _MARKS.get(mark), db.execute("PRAGMA user_version").fetchone()[0]
-    if version is None: raise ValueError(f"ledger: {path} is a database, but no blockrr ledger")
-    if newer > max(_SCHEMAS): raise ValueError(f"ledger: {path} was written by a newer blockrr (schema {newer})")
+    if version is None:
+        raise ValueError(f"ledger: {path} is a database, but no blockrr ledger")
+    if newer > max(_SCHEMAS):
+        raise ValueError(f"ledger: {path} was written by a newer blockrr (schema {newer})")
     strange = [sql for name, sql in found.items() if sql.startswith("CREATE TRIGGER") and name not in _SCHEMAS[version]]
     if strange or not _SCHEMAS[version].items() <= found.items():
         raise ValueError(f"ledger: {path} is damaged: its tables, or the triggers that guard them, were changed")
@@ -173,12 +228,16 @@ def _version(db, path) -> int: # 0: an empty file
         raise ValueError(f"ledger: {path} is damaged: of lines 1 to {last} some are missing")
     return version
 
+
 def _prepare(db, path):
     "Make the tables in an empty file, and bring an older ledger up to date."
     version = _version(db, path)
-    if version == 2: return
-    if version == 1: db.execute(f"ALTER TABLE debits ADD COLUMN {_PART}")
-    for sql in (_NEW_GUARDS if version == 1 else _SCHEMAS[2]).values(): db.execute(sql)
+    if version == 2:
+        return
+    if version == 1:
+        db.execute(f"ALTER TABLE debits ADD COLUMN {_PART}")
+    for sql in (_NEW_GUARDS if version == 1 else _SCHEMAS[2]).values():
+        db.execute(sql)
     mark = next(m for m, v in _MARKS.items() if v == 2)
     db.execute(f"PRAGMA application_id = {mark}")
     db.execute("PRAGMA user_version = 2")
@@ -186,15 +245,18 @@ def _prepare(db, path):
 # %% ../../nbs/privacy/07_ledger.ipynb #795a736f
 class _Transaction:
     "A connection that commits at the end and rolls back on any exception; to write, it holds the write lock."
-    committed = False # whether what was written is on disk
+
+    committed = False  # whether what was written is on disk
 
     def __init__(self, path: Path, timeout: float, write: bool):
         self.path, self.timeout, self.write = path, timeout, write
 
     def __enter__(self):
         import sqlite3
-        if self.write and not self.path.exists(): _touch(self.path)
-        place = f"{self.path.as_uri()}?mode=rw" # which makes no file
+
+        if self.write and not self.path.exists():
+            _touch(self.path)
+        place = f"{self.path.as_uri()}?mode=rw"  # which makes no file
         self.db = sqlite3.connect(place, uri=True, timeout=self.timeout, isolation_level=None)
         try:
             self.db.execute("PRAGMA synchronous = EXTRA")
@@ -212,33 +274,42 @@ class _Transaction:
             if kind is None:
                 self.db.execute("COMMIT")
                 self.committed = True
-        except BaseException as e: # an interrupt may come when SQLite is done already
+        except BaseException as e:  # an interrupt may come when SQLite is done already
             self.committed = not isinstance(e, self.db.Error) and not self.db.in_transaction
             raise
-        finally: self.db.close() # what is not committed is undone
+        finally:
+            self.db.close()  # what is not committed is undone
+
 
 def _touch(path):
     "An empty file that only its owner can read; SQLite gives its journal the same mode."
-    try: os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-    except OSError: pass # SQLite will say what is wrong
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    except OSError:
+        pass  # SQLite will say what is wrong
+
 
 @contextmanager
 def _sqlite_errors(path, timeout):
     "SQLite's errors in the words of this library."
     import sqlite3
-    try: yield
+
+    try:
+        yield
     except sqlite3.OperationalError as e:
         if "locked" in str(e):
             raise TimeoutError(f"ledger: {path} was busy for {timeout:g} seconds; nothing was released") from None
         raise OSError(f"ledger: {path}: {e}; nothing was released") from None
-    except sqlite3.DatabaseError as e: raise ValueError(f"ledger: {path}: {e}; nothing was released") from None
+    except sqlite3.DatabaseError as e:
+        raise ValueError(f"ledger: {path}: {e}; nothing was released") from None
 
 # %% ../../nbs/privacy/07_ledger.ipynb #adfe35bd
 @dataclass(frozen=True)
 class Ledger:
     "A file that remembers what was spent on which data set and refuses to pass a budget."
-    path: object # str or path of the file; made at the first debit, its folder must exist
-    timeout: float = 30. # seconds to wait while other processes use it
+
+    path: object  # str or path of the file; made at the first debit, its folder must exist
+    timeout: float = 30.0  # seconds to wait while other processes use it
 
     def __post_init__(self):
         if not isinstance(self.path, (str, os.PathLike)):
@@ -250,28 +321,30 @@ class Ledger:
             raise ValueError(f"timeout: needs a finite number of seconds >= 0, got {self.timeout!r}")
         object.__setattr__(self, "path", Path(os.path.abspath(self.path)))
 
-    def spend(self,
-        dataset_id, # str: names the data set; the same labels must always get the same id
-        epsilon, # what is about to be spent, 0 to infinity: a number, Decimal, Fraction or string; see `exact_amount`
-        budget=None, # the same, or None: needed for the first debit of an id, and the same ever after (or None)
-        note="", # str: what for; public, like everything in the ledger
-        part=None, # str: names rows that no other part has, which you promise; None: all rows
-    ) -> Account: # where the data set stands now; BudgetExceeded and nothing spent if the budget does not cover it
+    def spend(
+        self,
+        dataset_id,  # str: names the data set; the same labels must always get the same id
+        epsilon,  # what is about to be spent, 0 to infinity: a number, Decimal, Fraction or string; see `exact_amount`
+        budget=None,  # the same, or None: needed for the first debit of an id, and the same ever after (or None)
+        note="",  # str: what for; public, like everything in the ledger
+        part=None,  # str: names rows that no other part has, which you promise; None: all rows
+    ) -> Account:  # where the data set stands now; BudgetExceeded and nothing spent if the budget does not cover it
         "Debit an account. When this returns, the debit is on disk."
         name, part = _check_id(dataset_id), None if part is None else _check_id(part, "part")
         amount, budget = exact_amount(epsilon), None if budget is None else exact_amount(budget, "budget")
         return _spend(self, name, amount, budget, str(note), part)
 
-    def account(self,
+    def account(
+        self,
         dataset_id: str,
-        part=None, # str: one part of it; None: the whole
-    ) -> Account: # ValueError for an id that has no debit yet
+        part=None,  # str: one part of it; None: the whole
+    ) -> Account:  # ValueError for an id that has no debit yet
         "Where a data set stands."
         name, part = _check_id(dataset_id), None if part is None else _check_id(part, "part")
         with self._reading(name) as db:
             return _account(name, _limit(db, name, None, self.path), _amounts(db, name), part)
 
-    def debits(self, dataset_id: str) -> tuple: # of Debit, oldest first; ValueError for an id that has no debit yet
+    def debits(self, dataset_id: str) -> tuple:  # of Debit, oldest first; ValueError for an id that has no debit yet
         "Every debit of a data set."
         name = _check_id(dataset_id)
         with self._reading(name) as db:
@@ -279,88 +352,112 @@ class Ledger:
             lines = _lines(db, name)
             return tuple(Debit(at, to_float(_stored(e, name), up=True), note, part) for at, e, note, part in lines)
 
-    def accounts(self) -> tuple: # of Account, in the order in which they were opened; OSError if there is no such file
+    def accounts(self) -> tuple:  # of Account, in the order in which they were opened; OSError if there is no such file
         "Where every data set stands."
-        if not self.path.is_file(): raise FileNotFoundError(f"ledger: there is no file {self.path}")
+        if not self.path.is_file():
+            raise FileNotFoundError(f"ledger: there is no file {self.path}")
         with self._reading() as db:
-            if not _version(db, self.path): return ()
-            names = [name for name, in db.execute("SELECT dataset FROM accounts ORDER BY rowid")]
+            if not _version(db, self.path):
+                return ()
+            names = [name for (name,) in db.execute("SELECT dataset FROM accounts ORDER BY rowid")]
             return tuple(_account(name, _limit(db, name, None, self.path), _amounts(db, name)) for name in names)
 
     @contextmanager
     def _reading(self, name=None):
-        if name is not None and not self.path.exists(): raise ValueError(_unknown(name, self.path))
-        with _sqlite_errors(self.path, self.timeout), _Transaction(self.path, self.timeout, write=False) as db: yield db
+        if name is not None and not self.path.exists():
+            raise ValueError(_unknown(name, self.path))
+        with _sqlite_errors(self.path, self.timeout), _Transaction(self.path, self.timeout, write=False) as db:
+            yield db
 
 # %% ../../nbs/privacy/07_ledger.ipynb #0d4bdcaa
-def _now() -> str: return datetime.now(timezone.utc).isoformat(timespec="seconds")
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
 
 def _check_id(value, name="dataset_id") -> str:
-    if not isinstance(value, str): raise TypeError(f"{name}: needs a string, got {type(value).__name__}")
-    if not value.strip(): raise ValueError(f"{name}: needs a name that is not blank")
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: needs a string, got {type(value).__name__}")
+    if not value.strip():
+        raise ValueError(f"{name}: needs a name that is not blank")
     if value != value.strip():
         raise ValueError(f"{name}: {value!r} begins or ends with blanks, which make it another one")
     if not unicodedata.is_normalized("NFC", value):
         raise ValueError(f"{name}: needs Unicode's form NFC; a letter made of two characters makes it another one")
     return value
 
+
 def _unknown(name, path) -> str:
     return f"budget: data set {name!r} is new to the ledger {path}; state its budget (or check the id and the path)"
 
+
 def _text(amount) -> str:
     "An exact amount as it is stored: a decimal, or else a ratio."
-    if amount == math.inf: return "inf"
+    if amount == math.inf:
+        return "inf"
     with localcontext() as ctx:
         ctx.prec = 2 * _PLACES
         decimal = Decimal(amount.numerator) / Decimal(amount.denominator)
     short = Fraction(decimal) == amount and decimal.as_tuple().exponent >= -_PLACES
     return format(decimal, "f") if short else str(amount)
 
+
 _HEX = re.compile(r"0x[01](\.[0-9a-f]{1,13})?p[+-]\d{1,4}", re.ASCII)
 
-def _stored(text, name): # a Fraction, or math.inf
+
+def _stored(text, name):  # a Fraction, or math.inf
     "An amount of the file, checked: a line that is none would otherwise make room for another release."
     try:
-        if _HEX.fullmatch(text): return Fraction(float.fromhex(text)) # of a version that counted floats to the last bit
+        if _HEX.fullmatch(text):
+            return Fraction(float.fromhex(text))  # of a version that counted floats to the last bit
         return exact_amount(text)
     except (TypeError, ValueError):
         raise ValueError(f"ledger: damaged, a line of data set {name!r} is no amount; nothing was released") from None
 
 # %% ../../nbs/privacy/07_ledger.ipynb #c7867292
-def _limit(db, name, budget, path): # a Fraction, or math.inf
+def _limit(db, name, budget, path):  # a Fraction, or math.inf
     "The account's budget; opens the account if it is new and a budget was stated."
     rows = db.execute("SELECT budget FROM accounts WHERE dataset = ?", (name,)) if _version(db, path) else ()
     row = next(iter(rows), None)
     if row is None:
-        if budget is None: raise ValueError(_unknown(name, path))
+        if budget is None:
+            raise ValueError(_unknown(name, path))
         db.execute("INSERT INTO accounts VALUES (?, ?, ?)", (name, _text(budget), _now()))
         return budget
     limit = _stored(row[0], name)
-    old = _HEX.fullmatch(row[0]) # an older version took what it was told for a float to the last bit
+    old = _HEX.fullmatch(row[0])  # an older version took what it was told for a float to the last bit
     if budget not in (None, limit, exact_amount(float.fromhex(row[0])) if old else limit):
-        raise ValueError(f"budget: data set {name!r} has the budget {_text(limit)}, stated once and for all; "
-                         f"got {_text(budget)}")
+        raise ValueError(
+            f"budget: data set {name!r} has the budget {_text(limit)}, stated once and for all; got {_text(budget)}"
+        )
     return limit
 
-def _lines(db, name) -> list: # of (at, epsilon, note, part), oldest first
+
+def _lines(db, name) -> list:  # of (at, epsilon, note, part), oldest first
     part = "part" if db.execute("PRAGMA user_version").fetchone()[0] else "NULL"
     return db.execute(f"SELECT at, epsilon, note, {part} FROM debits WHERE dataset = ? ORDER BY id", (name,)).fetchall()
 
-def _amounts(db, name) -> list: # of (amount, part)
+
+def _amounts(db, name) -> list:  # of (amount, part)
     "The debits of a data set."
     return [(_stored(epsilon, name), part) for _, epsilon, _, part in _lines(db, name)]
 
-def _spent(amounts, part=None): # a Fraction, or math.inf
+
+def _spent(amounts, part=None):  # a Fraction, or math.inf
     "What rows of a part have cost, or rows of the part that cost most: parts have no row in common."
-    def of(one): return _total(amount for amount, p in amounts if p == one)
+
+    def of(one):
+        return _total(amount for amount, p in amounts if p == one)
+
     parts = {p for _, p in amounts if p is not None} if part is None else {part}
     return _total([of(None), max(map(of, parts), default=Fraction(0))])
+
 
 def _account(name, limit, amounts, part=None) -> Account:
     spent = _spent(amounts, part)
     left = Fraction(0) if spent == math.inf else math.inf if limit == math.inf else max(limit - spent, Fraction(0))
     counted = sum(part is None or p in (None, part) for _, p in amounts)
     return Account(name, to_float(limit, up=False), to_float(spent, up=True), to_float(left, up=False), counted, part)
+
 
 def _spend(ledger, name, amount, budget, note, part) -> Account:
     "Debit in one transaction; an interrupt that comes after the commit says so."
@@ -372,10 +469,14 @@ def _spend(ledger, name, amount, budget, note, part) -> Account:
             after = [*amounts, (amount, part)]
             if _spent(after, part) > limit:
                 raise BudgetExceeded(_account(name, limit, amounts, part), to_float(amount, up=True))
-            db.execute("INSERT INTO debits (dataset, epsilon, at, note, part) VALUES (?, ?, ?, ?, ?)",
-                       (name, _text(amount), _now(), note, part))
-        if (made := _made.get()) is not None: made.append(said)
+            db.execute(
+                "INSERT INTO debits (dataset, epsilon, at, note, part) VALUES (?, ?, ?, ?, ?)",
+                (name, _text(amount), _now(), note, part),
+            )
+        if (made := _made.get()) is not None:
+            made.append(said)
         return _account(name, limit, after)
     except BaseException as e:
-        if transaction.committed and said not in (_made.get() or ()): add_note(e, said)
+        if transaction.committed and said not in (_made.get() or ()):
+            add_note(e, said)
         raise

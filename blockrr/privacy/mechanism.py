@@ -7,73 +7,103 @@ __all__ = ['in_label_order', 'table_in_label_order', 'as_numbers', 'check_prior'
            'check_counts', 'label_columns', 'certify']
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #c04daa01
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral
-import math, re
 
 import numpy as np
 
 from .labels import Domain
-from .sampling import (DENOMINATOR, Certificate, RandomBits, _check_threads, _check_transition, _Draw, _sampler,
-                                      certify_matrix, certify_table, check_epsilon, check_size, integer_table)
+from blockrr.privacy.sampling import (
+    DENOMINATOR,
+    Certificate,
+    RandomBits,
+    _check_threads,
+    _check_transition,
+    _Draw,
+    _sampler,
+    certify_matrix,
+    certify_table,
+    check_epsilon,
+    check_size,
+    integer_table,
+)
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #fc4aa0ca
 def _own_labels(values, name, side="index"):
     "The labels that a vector or one side of a table brings along; None: it has none."
-    if isinstance(values, Mapping): return list(values)
-    if side == "index" and hasattr(values, "_fields"): return list(values._fields) # a named tuple
+    if isinstance(values, Mapping):
+        return list(values)
+    if side == "index" and hasattr(values, "_fields"):
+        return list(values._fields)  # a named tuple
     if hasattr(values, "coords") and hasattr(values, "dims"):
         raise TypeError(f"{name}: cannot read the labels of {type(values).__name__}; make a dict of it")
     own = getattr(values, side, None)
-    return None if callable(own) else own # a list has a method of this name
+    return None if callable(own) else own  # a list has a method of this name
+
 
 def _order(own, labels, name) -> list:
     "Where each label stands among a vector's own."
     listed = own.tolist() if hasattr(own, "tolist") else list(own)
-    try: at = {label: i for i, label in enumerate(listed)}
-    except TypeError: at = {} # nothing that could be a label
+    try:
+        at = {label: i for i, label in enumerate(listed)}
+    except TypeError:
+        at = {}  # nothing that could be a label
     places = [at.get(label, -1) for label in labels]
     unknown = places.count(-1)
-    if unknown == 0 and len(at) == len(listed) == len(places): return places
+    if unknown == 0 and len(at) == len(listed) == len(places):
+        return places
     row_numbers = type(own).__name__ == "RangeIndex" and listed == list(range(len(places)))
-    if row_numbers and unknown == len(places): return listed
+    if row_numbers and unknown == len(places):
+        return listed
     which = f"labels 0 .. {len(places) - 1}" if isinstance(labels, range) else f"{len(places)} labels"
-    raise ValueError(f"{name}: needs each of the {which} once, got {len(listed)} with {len(places) - unknown} of them; "
-                     "reindex it, with 0 for a label that does not occur, or pass an array in the order of the labels")
+    raise ValueError(
+        f"{name}: needs each of the {which} once, got {len(listed)} with {len(places) - unknown} of them; "
+        "reindex it, with 0 for a label that does not occur, or pass an array in the order of the labels"
+    )
+
 
 def _wanted(labels, n):
     "The labels whose order is wanted: of a domain given as K or as a sequence, or as many as there are."
-    if labels is None: return range(n)
-    if isinstance(labels, Domain): labels = labels.values
+    if labels is None:
+        return range(n)
+    if isinstance(labels, Domain):
+        labels = labels.values
     return range(labels) if isinstance(labels, Integral) else labels
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #3cdbbea8
 def in_label_order(
-    values, # one number for each label: an array goes by position, a pandas Series or a dict by labels of its own
-    labels, # in the order that is wanted: an int K (0 .. K-1), a Domain or a sequence; None: 0 .. len(values) - 1
-    name, # the parameter's, for messages
-): # the values in the order of the labels; as they came if they have no labels; ValueError if the labels differ
+    values,  # one number for each label: an array goes by position, a pandas Series or a dict by labels of its own
+    labels,  # in the order that is wanted: an int K (0 .. K-1), a Domain or a sequence; None: 0 .. len(values) - 1
+    name,  # the parameter's, for messages
+):  # the values in the order of the labels; as they came if they have no labels; ValueError if the labels differ
     "Bring labelled weights or counts into the order of the labels."
     if hasattr(values, "columns") and getattr(values, "ndim", 2) != 1:
-        raise TypeError(f"{name}: needs one number for each label, got a table; make a dict of it, "
-                        "such as dict(table.iter_rows())")
+        raise TypeError(
+            f"{name}: needs one number for each label, got a table; make a dict of it, such as dict(table.iter_rows())"
+        )
     own = _own_labels(values, name)
-    if own is None: return values
+    if own is None:
+        return values
     numbers = np.fromiter(values.values(), object, len(values)) if isinstance(values, Mapping) else np.asarray(values)
     return numbers[_order(own, _wanted(labels, len(numbers)), name)]
 
+
 def table_in_label_order(
-    table, # [n_rows, n_columns]: an array goes by position, a DataFrame by its labels
-    name, # the parameter's, for messages
-    **sides, # index=, columns=: the labels wanted there, as in `in_label_order`; other sides go by position
-): # an array in this order; ValueError if the labels differ or rows have unequal lengths
+    table,  # [n_rows, n_columns]: an array goes by position, a DataFrame by its labels
+    name,  # the parameter's, for messages
+    **sides,  # index=, columns=: the labels wanted there, as in `in_label_order`; other sides go by position
+):  # an array in this order; ValueError if the labels differ or rows have unequal lengths
     "Bring a labelled table into the order of its labels."
     T = _as_array(table, name, sides.get("columns"))
     for side, labels in sides.items():
         own, axis = _own_labels(table, name, side), ("index", "columns").index(side)
-        if own is not None and T.ndim == 2: T = np.take(T, _order(own, _wanted(labels, T.shape[axis]), name), axis)
+        if own is not None and T.ndim == 2:
+            T = np.take(T, _order(own, _wanted(labels, T.shape[axis]), name), axis)
     return T
+
 
 def _as_array(table, name, columns=...) -> np.ndarray:
     "A table as an array; rows with labels of their own go into the order of the columns, or else of the first of them."
@@ -81,77 +111,98 @@ def _as_array(table, name, columns=...) -> np.ndarray:
     owns = [_own_labels(row, name) for row in rows]
     first = next((own for own in owns if own is not None), None)
     if first is not None:
-        if columns is ... and any(own is None for own in owns): raise ValueError(f"{name}: needs labels at all rows or at none")
+        if columns is ... and any(own is None for own in owns):
+            raise ValueError(f"{name}: needs labels at all rows or at none")
         wanted = first if columns is ... else columns
         table = [np.asarray(in_label_order(row, wanted, name)).tolist() for row in rows]
-    try: return np.asarray(table)
-    except ValueError: raise ValueError(f"{name}: needs a matrix, got rows of unequal length") from None
+    try:
+        return np.asarray(table)
+    except ValueError:
+        raise ValueError(f"{name}: needs a matrix, got rows of unequal length") from None
+
 
 def as_numbers(
-    values, # numbers, in any shape
-    name, # the parameter's, for messages
-) -> np.ndarray: # float64; TypeError or ValueError for anything else, and no value is shown
+    values,  # numbers, in any shape
+    name,  # the parameter's, for messages
+) -> np.ndarray:  # float64; TypeError or ValueError for anything else, and no value is shown
     "Numbers as floats, or an error that names the parameter."
-    if np.ma.is_masked(values): raise ValueError(f"{name}: needs a number everywhere, got masked values")
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name}: needs a number everywhere, got masked values")
     try:
         given = np.asarray(values)
-        if given.dtype.kind in "cmM": raise TypeError
+        if given.dtype.kind in "cmM":
+            raise TypeError
         return np.asarray(given, float)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         raise TypeError(f"{name}: needs a sequence of numbers") from None
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #714b172d
 def check_prior(
-    prior, # n_labels weights >= 0, not all zero; for example probabilities or counts
-    labels=None, # whose they are: an int K (0 .. K-1), a Domain or a sequence; None: 0 .. n_labels-1, any number from 2
-) -> np.ndarray: # float64 [n_labels], sums to 1, in the order of the labels; TypeError or ValueError otherwise
+    prior,  # n_labels weights >= 0, not all zero; for example probabilities or counts
+    labels=None,  # whose they are: an int K (0 .. K-1), a Domain or a sequence; None: 0 .. n_labels-1, any number from 2
+) -> np.ndarray:  # float64 [n_labels], sums to 1, in the order of the labels; TypeError or ValueError otherwise
     "A prior as probabilities, or an error that says what is wrong with it."
     p = as_numbers(in_label_order(prior, labels, "prior"), "prior")
     n_labels = len(p) if labels is None and p.ndim else len(_wanted(labels, 0))
-    if p.ndim != 1 or len(p) < 2: raise ValueError(f"prior: needs one weight for each of at least 2 labels, got shape {p.shape}")
-    if len(p) != n_labels: raise ValueError(f"prior: needs {n_labels} weights, one for each label, got {len(p)}")
-    if not np.isfinite(p).all(): raise ValueError("prior: weights must be finite numbers, got NaN or infinity")
-    if (p < 0).any(): raise ValueError(f"prior: weights must be >= 0, got {p.min():g} for label {p.argmin()}")
-    if not p.any(): raise ValueError("prior: all weights are zero; at least one must be positive")
-    p = p / p.max() + 0. # -0.0 becomes 0.0; so that the sum neither overflows nor underflows
+    if p.ndim != 1 or len(p) < 2:
+        raise ValueError(f"prior: needs one weight for each of at least 2 labels, got shape {p.shape}")
+    if len(p) != n_labels:
+        raise ValueError(f"prior: needs {n_labels} weights, one for each label, got {len(p)}")
+    if not np.isfinite(p).all():
+        raise ValueError("prior: weights must be finite numbers, got NaN or infinity")
+    if (p < 0).any():
+        raise ValueError(f"prior: weights must be >= 0, got {p.min():g} for label {p.argmin()}")
+    if not p.any():
+        raise ValueError("prior: all weights are zero; at least one must be positive")
+    p = p / p.max() + 0.0  # -0.0 becomes 0.0; so that the sum neither overflows nor underflows
     return p / math.fsum(p)
 
+
 def prior_domain(
-    labels, # the public domain: an integer K or a sequence; None: 0 .. n_labels-1
-    prior, # its prior, n_labels weights
-) -> Domain: # TypeError or ValueError that names `labels`, or `prior` where that gives the number of labels
+    labels,  # the public domain: an integer K or a sequence; None: 0 .. n_labels-1
+    prior,  # its prior, n_labels weights
+) -> Domain:  # TypeError or ValueError that names `labels`, or `prior` where that gives the number of labels
     "The public domain that a prior belongs to."
-    if labels is None: return Domain(len(check_prior(prior)))
-    try: return Domain(labels)
-    except (TypeError, ValueError) as e: raise type(e)(str(e).replace("domain:", "labels:")) from None
+    if labels is None:
+        return Domain(len(check_prior(prior)))
+    try:
+        return Domain(labels)
+    except (TypeError, ValueError) as e:
+        raise type(e)(str(e).replace("domain:", "labels:")) from None
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #b55d9362
 class _Table:
     "What a mechanism is: a public domain, a transition matrix, and the integers it is sampled from."
-    def __init__(self,
-        transition, # float [n_labels, n_outputs], rows sum to 1; columns' ratios at most e**epsilon; or a DataFrame
-        epsilon, # the label-DP parameter, 0 to infinity
-        labels=None, # an int K or the K labels of the public domain; None: 0 .. n_labels-1
-        outputs=None, # the labels of the columns, in order; None: all labels of the domain
-        name="mechanism", # shown in the representation and in plots
+
+    def __init__(
+        self,
+        transition,  # float [n_labels, n_outputs], rows sum to 1; columns' ratios at most e**epsilon; or a DataFrame
+        epsilon,  # the label-DP parameter, 0 to infinity
+        labels=None,  # an int K or the K labels of the public domain; None: 0 .. n_labels-1
+        outputs=None,  # the labels of the columns, in order; None: all labels of the domain
+        name="mechanism",  # shown in the representation and in plots
     ):
         given = table_in_label_order(transition, "transition", **self._sides(labels, outputs))
-        if given.ndim == 2: check_size(*given.shape)
+        if given.ndim == 2:
+            check_size(*given.shape)
         T, self.epsilon, self.name = _check_transition(given), check_epsilon(epsilon), name
         self._domain = Domain(len(T) if labels is None else labels)
         self.outputs = self.labels if outputs is None else tuple(outputs)
         if T.shape != (want := (len(self.labels), len(self.outputs))):
             raise ValueError(f"transition: needs shape [n_labels, n_outputs] = {want}, got {T.shape}")
         self._columns, self.transition, self.weights = self._place(self.outputs), T, integer_table(T, self.epsilon)
-        for a in (self._columns, self.transition, self.weights): a.setflags(write=False)
+        for a in (self._columns, self.transition, self.weights):
+            a.setflags(write=False)
 
     @property
-    def labels(self) -> tuple: return self._domain.values
+    def labels(self) -> tuple:
+        return self._domain.values
+
     denominator = DENOMINATOR
-    delta = 0. # of (epsilon, delta)-privacy; 0: epsilon alone
+    delta = 0.0  # of (epsilon, delta)-privacy; 0: epsilon alone
 
     @property
-    def integers(self) -> np.ndarray: # int64 [n_rows, n_columns]: what is sampled, and what a digest is taken of
+    def integers(self) -> np.ndarray:  # int64 [n_rows, n_columns]: what is sampled, and what a digest is taken of
         "The integers that say with which probabilities labels are drawn."
         return self.weights
 
@@ -164,19 +215,26 @@ class _Table:
     def _place(self, outputs) -> np.ndarray:
         "The code that the sampler writes for each output: the index of its label."
         columns = [self._domain.values.index(o) if o in self._domain.values else -1 for o in outputs]
-        if -1 in columns or len(set(columns)) < len(columns): raise ValueError("outputs: must be distinct labels of the domain")
+        if -1 in columns or len(set(columns)) < len(columns):
+            raise ValueError("outputs: must be distinct labels of the domain")
         return np.array(columns, np.intp)
 
-    def _encode(self, labels) -> np.ndarray: return self._domain.encode(labels)
-    def _decode(self, codes, like): return self._domain.decode(codes, like=like)
+    def _encode(self, labels) -> np.ndarray:
+        return self._domain.encode(labels)
+
+    def _decode(self, codes, like):
+        return self._domain.decode(codes, like=like)
 
     def _sampler(self):
         "The look-up table of the weights, made when first needed; two threads may both make it, and make the same."
-        if (made := self.__dict__.get("_made")) is None: made = self.__dict__["_made"] = _sampler(self.weights, self._columns)
+        if (made := self.__dict__.get("_made")) is None:
+            made = self.__dict__["_made"] = _sampler(self.weights, self._columns)
         return made
 
-    def __getstate__(self): return {k: v for k, v in self.__dict__.items() if k != "_made"} # a pickle stays small
-    def __dask_tokenize__(self): # a name for Dask's plans
+    def __getstate__(self):
+        return {k: v for k, v in self.__dict__.items() if k != "_made"}  # a pickle stays small
+
+    def __dask_tokenize__(self):  # a name for Dask's plans
         return (self.name, self.epsilon, self.labels, self.outputs, self.integers.tobytes())
 
     def __repr__(self):
@@ -186,169 +244,229 @@ class _Table:
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #2a1919f2
 def release_chunks(
-    chunks, # an iterable of columns, which together are one column; TypeError for anything else
-    encode, # a function of a chunk, that refuses bad labels
-    release, # a function (encoded, chunk) -> released chunk
-): # an iterator of released chunks
+    chunks,  # an iterable of columns, which together are one column; TypeError for anything else
+    encode,  # a function of a chunk, that refuses bad labels
+    release,  # a function (encoded, chunk) -> released chunk
+):  # an iterator of released chunks
     "Release chunk after chunk; the error of a bad one says what is out already."
-    try: chunks = iter(chunks)
-    except TypeError: raise TypeError(f"chunks: needs an iterable of columns, got {type(chunks).__name__}") from None
+    try:
+        chunks = iter(chunks)
+    except TypeError:
+        raise TypeError(f"chunks: needs an iterable of columns, got {type(chunks).__name__}") from None
     return _released(chunks, encode, release)
+
 
 def _released(chunks, encode, release):
     done = 0
     for chunk in chunks:
-        try: encoded = encode(chunk)
-        except (TypeError, ValueError) as e: raise type(e)(_of_whole_column(str(e), done)) from None
+        try:
+            encoded = encode(chunk)
+        except (TypeError, ValueError) as e:
+            raise type(e)(_of_whole_column(str(e), done)) from None
         yield release(encoded, chunk)
         done += len(encoded)
 
+
 def _of_whole_column(message, done) -> str:
     "What a chunk's error says, when so many labels of earlier chunks were released."
-    if not done: return message
+    if not done:
+        return message
     out = f"the {done:,} label{'s' * (done > 1)} of earlier chunks {'were' if done > 1 else 'was'} released"
-    def rows(found): return f"row {done + int(found[1])} of the whole column, row {found[1]} of this chunk"
+
+    def rows(found):
+        return f"row {done + int(found[1])} of the whole column, row {found[1]} of this chunk"
+
     message = re.sub(r"\brow (\d+)", rows, message, count=1)
-    if "nothing was released" not in message: return f"{message}; {out}"
+    if "nothing was released" not in message:
+        return f"{message}; {out}"
     return message.replace("nothing was released", f"nothing of this chunk was released; {out}")
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #281383ee
-_PIECE = 1 << 19 # labels: strings take some 80 bytes each on their way
+_PIECE = 1 << 19  # labels: strings take some 80 bytes each on their way
+
 
 class _Randomiser(_Table):
     "How labels are released."
 
-    def privatize(self,
-        labels, # column of n true labels: list, tuple, array, series or tensor
-        seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
-        threads=1, # how many threads share the work; the released labels do not depend on it
-    ): # n released labels, in the same kind of container; TypeError or ValueError and nothing released otherwise
+    def privatize(
+        self,
+        labels,  # column of n true labels: list, tuple, array, series or tensor
+        seed=None,  # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
+        threads=1,  # how many threads share the work; the released labels do not depend on it
+    ):  # n released labels, in the same kind of container; TypeError or ValueError and nothing released otherwise
         "Release every label once. Store the result: a second call spends epsilon a second time."
         bits, threads = self._bits(seed), _check_threads(threads)
-        if self._in_pieces(labels): return self._pieces(labels, bits, threads)
+        if self._in_pieces(labels):
+            return self._pieces(labels, bits, threads)
         return self._decode(self._release(self._encode(labels), bits, threads), labels)
 
-    def privatize_chunks(self,
-        chunks, # an iterable of columns, which together are one column
-        seed=None, # as in `privatize`: the released chunks together are what one call would have released
-        threads=1, # how many threads share the work on each chunk
-    ): # an iterator of released chunks; a bad chunk raises when it is reached, and the chunks before it were released
+    def privatize_chunks(
+        self,
+        chunks,  # an iterable of columns, which together are one column
+        seed=None,  # as in `privatize`: the released chunks together are what one call would have released
+        threads=1,  # how many threads share the work on each chunk
+    ):  # an iterator of released chunks; a bad chunk raises when it is reached, and the chunks before it were released
         "Release a column that comes in pieces, one piece in memory at a time."
         step, threads = _Draw(self._sampler(), self._bits(seed)), _check_threads(threads)
         return release_chunks(chunks, self._encode, lambda codes, chunk: self._decode(step(codes, threads), chunk))
 
-    def _bits(self, seed): return RandomBits(seed, "responses", self.integers)
-    def _release(self, codes, bits, threads=1): return _Draw(self._sampler(), bits)(codes, threads)
+    def _bits(self, seed):
+        return RandomBits(seed, "responses", self.integers)
 
-    def _in_pieces(self, labels) -> bool: # a long NumPy column that is not its own column of codes
-        if not isinstance(labels, np.ndarray) or labels.ndim != 1 or len(labels) <= _PIECE or labels.dtype.kind not in "biufU": return False
+    def _release(self, codes, bits, threads=1):
+        return _Draw(self._sampler(), bits)(codes, threads)
+
+    def _in_pieces(self, labels) -> bool:  # a long NumPy column that is not its own column of codes
+        if (
+            not isinstance(labels, np.ndarray)
+            or labels.ndim != 1
+            or len(labels) <= _PIECE
+            or labels.dtype.kind not in "biufU"
+        ):
+            return False
         first = labels[:1]
-        try: return not np.may_share_memory(first, self._encode(first))
-        except ValueError: return True # an unknown label, to be refused by its row
+        try:
+            return not np.may_share_memory(first, self._encode(first))
+        except ValueError:
+            return True  # an unknown label, to be refused by its row
 
     def _pieces(self, column, bits, threads):
         "Release a long column piece by piece into one of its own kind: what is needed beside it does not grow with it."
         step, out = _Draw(self._sampler(), bits), None
         for i in range(0, len(column), _PIECE):
-            piece = column[i:i + _PIECE]
-            try: codes = self._encode(piece)
+            piece = column[i : i + _PIECE]
+            try:
+                codes = self._encode(piece)
             except ValueError:
-                self._encode(column) # raises with the row's number in the whole column
+                self._encode(column)  # raises with the row's number in the whole column
                 raise
             part = self._decode(step(codes, threads), piece)
             out = np.empty(len(column), part.dtype) if out is None else out
-            out[i:i + len(part)] = part
+            out[i : i + len(part)] = part
         return out
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #56046a74
 class Mechanism(_Randomiser):
     "A randomiser of labels given by its transition matrix; build one with `rr`, `rr_with_prior` or `block_rr`."
 
-    def certify(self,
-        epsilon=None, # the claimed epsilon, 0 to infinity; None: the mechanism's own
-    ) -> Certificate: # `.epsilon` (rounded up), `.holds`, `.worst` = (output, likelier label, other label)
+    def certify(
+        self,
+        epsilon=None,  # the claimed epsilon, 0 to infinity; None: the mechanism's own
+    ) -> Certificate:  # `.epsilon` (rounded up), `.holds`, `.worst` = (output, likelier label, other label)
         "The exact privacy of the integers that are sampled."
         c = certify_table(self.weights, self.epsilon if epsilon is None else epsilon)
         j, high, low = c.worst
         return Certificate(c.epsilon, c.claimed, c.holds, (self.outputs[j], self.labels[high], self.labels[low]))
 
-    def posterior(self,
-        prior, # n_labels weights >= 0
-    ) -> np.ndarray: # float [n_outputs, n_labels], rows sum to 1; an output that the prior excludes keeps the prior
+    def posterior(
+        self,
+        prior,  # n_labels weights >= 0
+    ) -> np.ndarray:  # float [n_outputs, n_labels], rows sum to 1; an output that the prior excludes keeps the prior
         "The distribution of the true label, given each released label."
         p = check_prior(prior, self._domain)
         joint = (p[:, None] * self.transition).T
         total = joint.sum(1, keepdims=True)
         return np.where(total > 0, joint / np.where(total > 0, total, 1), p)
 
-    def debias(self,
-        counts, # n_outputs numbers: how often each output was released
-    ) -> np.ndarray: # float [n_labels], sums to the sum of counts, may be negative; ValueError if no unbiased estimate exists
+    def debias(
+        self,
+        counts,  # n_outputs numbers: how often each output was released
+    ) -> (
+        np.ndarray
+    ):  # float [n_labels], sums to the sum of counts, may be negative; ValueError if no unbiased estimate exists
         "Unbiased estimates of the true counts from counts of released labels."
         return _debias(self, counts)
 
-    def plot(self, ax=None): # the matplotlib axes
+    def plot(self, ax=None):  # the matplotlib axes
         "Heat map of the transition matrix; needs matplotlib."
         return _heat_map(self, ax)
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #74f5ac68
 def check_counts(
-    counts, # n_outputs numbers: how often each output was released; a Series or a dict goes by its labels
-    outputs, # the labels that can be released, in order
-) -> np.ndarray: # float64 [n_outputs]; TypeError or ValueError otherwise
+    counts,  # n_outputs numbers: how often each output was released; a Series or a dict goes by its labels
+    outputs,  # the labels that can be released, in order
+) -> np.ndarray:  # float64 [n_outputs]; TypeError or ValueError otherwise
     "Counts of outputs, or an error that says what is wrong with them."
     c = as_numbers(in_label_order(counts, outputs, "counts"), "counts")
     if c.shape != (len(outputs),):
         raise ValueError(f"counts: needs {len(outputs)} finite numbers, one for each output, got shape {c.shape}")
-    if not np.isfinite(c).all(): raise ValueError("counts: needs finite numbers, got NaN or infinity")
+    if not np.isfinite(c).all():
+        raise ValueError("counts: needs finite numbers, got NaN or infinity")
     return c
+
 
 def _debias(mechanism, counts) -> np.ndarray:
     c = check_counts(counts, mechanism.outputs)
     T, n_labels = mechanism.transition, len(mechanism.labels)
     rank = np.linalg.matrix_rank(T)
     if rank < n_labels:
-        raise ValueError(f"debias: {mechanism!r} has rank {rank} < {n_labels} labels, so different true counts look the same and none is unbiased; "
-                         "use posterior() with a prior instead")
+        raise ValueError(
+            f"debias: {mechanism!r} has rank {rank} < {n_labels} labels, so different true counts look the same and none is unbiased; "
+            "use posterior() with a prior instead"
+        )
     return np.linalg.lstsq(T.T, c, rcond=None)[0]
 
+
 def _heat_map(mechanism, ax):
-    try: import matplotlib.pyplot as plt
-    except ImportError: raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
     T = mechanism.transition
     ax = ax or plt.subplots(figsize=(5, 4.2))[1]
     image = ax.imshow(T, vmin=0, cmap="viridis", aspect="auto")
     ax.figure.colorbar(image, ax=ax, label="probability")
-    ax.set(xlabel="released label", ylabel="true label", title=f"{mechanism.name}, $\\epsilon$ = {mechanism.epsilon:g}",
-           xticks=range(T.shape[1]), xticklabels=mechanism.outputs, yticks=range(T.shape[0]), yticklabels=mechanism.labels)
+    ax.set(
+        xlabel="released label",
+        ylabel="true label",
+        title=f"{mechanism.name}, $\\epsilon$ = {mechanism.epsilon:g}",
+        xticks=range(T.shape[1]),
+        xticklabels=mechanism.outputs,
+        yticks=range(T.shape[0]),
+        yticklabels=mechanism.labels,
+    )
     if max(T.shape) <= 12:
         for (i, j), p in np.ndenumerate(T):
-            ax.text(j, i, f"{p:.3f}".lstrip("0"), ha="center", va="center", fontsize=8, color="black" if p > .6 * T.max() else "white")
+            ax.text(
+                j,
+                i,
+                f"{p:.3f}".lstrip("0"),
+                ha="center",
+                va="center",
+                fontsize=8,
+                color="black" if p > 0.6 * T.max() else "white",
+            )
     return ax
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #e5be3210
 def label_columns(
-    mechanism, # a Mechanism
-    name="mechanism", # the parameter that it came as, for errors
-) -> np.ndarray: # int [n_outputs], indices into `labels`; TypeError or ValueError where an output is no label
+    mechanism,  # a Mechanism
+    name="mechanism",  # the parameter that it came as, for errors
+) -> np.ndarray:  # int [n_outputs], indices into `labels`; TypeError or ValueError where an output is no label
     "Which label each output is."
     if not isinstance(mechanism, Mechanism):
         raise TypeError(f"{name}: needs a Mechanism, got {type(mechanism).__name__}")
     where = {label: i for i, label in enumerate(mechanism.labels)}
     columns = np.array([where.get(output, -1) for output in mechanism.outputs], np.intp)
-    if (others := int((columns < 0).sum())):
-        raise ValueError(f"{name}: needs a mechanism that releases labels of its domain, got {mechanism!r}, "
-                         f"of whose {len(columns)} outputs {others} are no labels; release with its own privatize()")
+    if others := int((columns < 0).sum()):
+        raise ValueError(
+            f"{name}: needs a mechanism that releases labels of its domain, got {mechanism!r}, "
+            f"of whose {len(columns)} outputs {others} are no labels; release with its own privatize()"
+        )
     return columns
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #a820bd52
 def certify(
-    table, # a mechanism, integers with equal row sums, or floats or Fractions whose rows sum to 1; [n_labels, n_outputs]
-    epsilon=None, # the claimed epsilon, 0 to infinity; None: the mechanism's own, or for a matrix whatever is found
-) -> Certificate: # `.epsilon` (rounded up), `.holds`, `.worst` = (output, likelier label, other label); indices for a matrix
+    table,  # a mechanism, integers with equal row sums, or floats or Fractions whose rows sum to 1; [n_labels, n_outputs]
+    epsilon=None,  # the claimed epsilon, 0 to infinity; None: the mechanism's own, or for a matrix whatever is found
+) -> (
+    Certificate
+):  # `.epsilon` (rounded up), `.holds`, `.worst` = (output, likelier label, other label); indices for a matrix
     "The exact privacy of a mechanism's integers, delta included if it has one, or of any matrix of probabilities."
-    if hasattr(table, "certify"): return table.certify(epsilon)
+    if hasattr(table, "certify"):
+        return table.certify(epsilon)
     W = _as_array(table, "table")
-    if W.dtype.kind not in "iu" or (W.ndim == 2 and W.size and W.sum() == len(W)): return certify_matrix(W, epsilon)
+    if W.dtype.kind not in "iu" or (W.ndim == 2 and W.size and W.sum() == len(W)):
+        return certify_matrix(W, epsilon)
     found = certify_table(W, math.inf if epsilon is None else epsilon)
     return replace(found, claimed=found.epsilon) if epsilon is None else found

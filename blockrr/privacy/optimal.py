@@ -6,88 +6,122 @@
 __all__ = ['RESTS', 'solve_program', 'Point', 'retention', 'place', 'Frontier', 'frontier', 'best_sigma', 'optimal_rr']
 
 # %% ../../nbs/privacy/09_optimal.ipynb #b248759c
+import math
 from dataclasses import dataclass
 from numbers import Real
 from typing import NamedTuple
-import math
 
 import numpy as np
 
-from .classification import RandomizedResponse, _respond, best_k, block_rr, rr, rr_with_prior
-from .mechanism import (Mechanism, as_numbers, check_prior, in_label_order, label_columns, prior_domain,
-                                       table_in_label_order)
+from .classification import RandomizedResponse, best_k, block_rr, rr, rr_with_prior
+from blockrr.privacy.mechanism import (
+    Mechanism,
+    as_numbers,
+    check_prior,
+    in_label_order,
+    label_columns,
+    prior_domain,
+    table_in_label_order,
+)
 from .partition import Partition
 from .sampling import check_epsilon, check_size
 
 # %% ../../nbs/privacy/09_optimal.ipynb #6eae26f9
 def solve_program(
-    weights, # float [n_labels, n_labels]: the worth of each entry of the transition matrix
-    epsilon, # label-DP parameter, 0 to infinity
-    floor=0., # 0 to 1, a probability: every diagonal entry must reach it
-    average=0., # 0 to 1, a probability: the mean diagonal entry must reach it
-    fixed=None, # float [n_labels, n_labels]: entries with a prescribed value, NaN where free
-) -> tuple: # (optimum, transition matrix); TypeError or ValueError for bad input; RuntimeError with the solver's status if there is no optimum
+    weights,  # float [n_labels, n_labels]: the worth of each entry of the transition matrix
+    epsilon,  # label-DP parameter, 0 to infinity
+    floor=0.0,  # 0 to 1, a probability: every diagonal entry must reach it
+    average=0.0,  # 0 to 1, a probability: the mean diagonal entry must reach it
+    fixed=None,  # float [n_labels, n_labels]: entries with a prescribed value, NaN where free
+) -> tuple:  # (optimum, transition matrix); TypeError or ValueError for bad input; RuntimeError with the solver's status if there is no optimum
     "The paper's linear program (equation 4.1), solved by HiGHS; exact to about 1e-7, for yardsticks and not for releases."
     from scipy.optimize import linprog
     from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
-    W, a, average = _square(weights, "weights"), math.exp(-check_epsilon(epsilon)), _check_probability(average, "average")
+
+    W, a, average = (
+        _square(weights, "weights"),
+        math.exp(-check_epsilon(epsilon)),
+        _check_probability(average, "average"),
+    )
     K, (low, high) = len(W), _limits(len(W), _check_probability(floor, "floor"), fixed)
     column, diagonal = kron(np.ones((K, 1)), eye_array(K)), csr_array(np.eye(K).reshape(1, -1))
     ceilings = hstack([eye_array(K * K), -column]), hstack([-eye_array(K * K), a * column])
     mean = hstack([-diagonal / K, csr_array((1, K))])
     rows = hstack([kron(eye_array(K), np.ones((1, K))), csr_array((K, K))])
     bounds = np.column_stack([np.append(low, np.zeros(K)), np.append(high, np.ones(K))])
-    out = linprog(np.append(-W, np.zeros(K)), vstack([*ceilings, mean]).tocsr(), np.append(np.zeros(2 * K * K), -average),
-                  rows.tocsr(), np.ones(K), bounds, method="highs")
-    if out.status: raise RuntimeError(f"linear program: HiGHS stopped with status {out.status}: {out.message}")
-    return -out.fun, out.x[:K * K].reshape(K, K)
+    out = linprog(
+        np.append(-W, np.zeros(K)),
+        vstack([*ceilings, mean]).tocsr(),
+        np.append(np.zeros(2 * K * K), -average),
+        rows.tocsr(),
+        np.ones(K),
+        bounds,
+        method="highs",
+    )
+    if out.status:
+        raise RuntimeError(f"linear program: HiGHS stopped with status {out.status}: {out.message}")
+    return -out.fun, out.x[: K * K].reshape(K, K)
 
 # %% ../../nbs/privacy/09_optimal.ipynb #28082858
 def _square(values, name) -> np.ndarray:
     "A square matrix of numbers, infinities excluded."
     W = as_numbers(table_in_label_order(values, name, index=None, columns=None), name)
-    if W.ndim != 2 or W.shape[0] != W.shape[1] or not W.size: raise ValueError(f"{name}: needs a square matrix [n_labels, n_labels], got shape {W.shape}")
-    if np.isinf(W).any() or name == "weights" and np.isnan(W).any(): raise ValueError(f"{name}: needs a square matrix of finite numbers, got NaN or infinity")
+    if W.ndim != 2 or W.shape[0] != W.shape[1] or not W.size:
+        raise ValueError(f"{name}: needs a square matrix [n_labels, n_labels], got shape {W.shape}")
+    if np.isinf(W).any() or name == "weights" and np.isnan(W).any():
+        raise ValueError(f"{name}: needs a square matrix of finite numbers, got NaN or infinity")
     return W
 
+
 def _check_probability(value, name) -> float:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real): raise TypeError(f"{name}: needs a number from 0 to 1, got {type(value).__name__}")
-    if not 0 <= value <= 1: raise ValueError(f"{name}: needs 0 <= {name} <= 1, got {value}")
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+        raise TypeError(f"{name}: needs a number from 0 to 1, got {type(value).__name__}")
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name}: needs 0 <= {name} <= 1, got {value}")
     return float(value)
 
-def _limits(K, floor, fixed) -> tuple: # (lower, upper bounds), float [K, K] each
+
+def _limits(K, floor, fixed) -> tuple:  # (lower, upper bounds), float [K, K] each
     "What every entry may be, privacy apart."
     low, high = floor * np.eye(K), np.ones((K, K))
-    if fixed is None: return low, high
+    if fixed is None:
+        return low, high
     F = _square(fixed, "fixed")
-    if len(F) != K: raise ValueError(f"fixed: needs the shape of weights, {(K, K)}, got {F.shape}")
+    if len(F) != K:
+        raise ValueError(f"fixed: needs the shape of weights, {(K, K)}, got {F.shape}")
     at = ~np.isnan(F)
     if (bad := at & ~((low <= F) & (F <= 1))).any():
         i, j = np.argwhere(bad)[0]
-        raise ValueError(f"fixed: needs entries from 0 to 1, on the diagonal from floor = {floor:g}, or NaN; got {F[i, j]:g} at ({i}, {j})")
+        raise ValueError(
+            f"fixed: needs entries from 0 to 1, on the diagonal from floor = {floor:g}, or NaN; got {F[i, j]:g} at ({i}, {j})"
+        )
     low[at] = high[at] = F[at]
     return low, high
 
 # %% ../../nbs/privacy/09_optimal.ipynb #e66da4c6
 class Point(NamedTuple):
     "What a mechanism keeps of the labels, each a probability."
-    accuracy: float # that the label of a random row is released unchanged
-    worst: float # the same for the class where it is least likely
-    average: float # the same for a class chosen evenly
+
+    accuracy: float  # that the label of a random row is released unchanged
+    worst: float  # the same for the class where it is least likely
+    average: float  # the same for a class chosen evenly
+
 
 def retention(
-    mechanism: Mechanism, # any mechanism that releases labels
-) -> np.ndarray: # float [n_labels]: Pr[released = true] for each label; 0 for a label that is never released
+    mechanism: Mechanism,  # any mechanism that releases labels
+) -> np.ndarray:  # float [n_labels]: Pr[released = true] for each label; 0 for a label that is never released
     "How likely each label is to be released unchanged."
-    if isinstance(mechanism, RandomizedResponse): return np.full(len(mechanism.labels), mechanism.keep)
+    if isinstance(mechanism, RandomizedResponse):
+        return np.full(len(mechanism.labels), mechanism.keep)
     columns = label_columns(mechanism)
     own = np.zeros(len(mechanism.labels))
     own[columns] = mechanism.transition[columns, np.arange(len(columns))]
     return own
 
+
 def place(
-    mechanism: Mechanism, # any finite mechanism
-    prior, # n_labels weights >= 0
+    mechanism: Mechanism,  # any finite mechanism
+    prior,  # n_labels weights >= 0
 ) -> Point:
     "A mechanism's accuracy, worst and average retention under a prior."
     own = retention(mechanism)
@@ -97,70 +131,86 @@ def place(
 @dataclass(frozen=True, eq=False)
 class Frontier:
     "The best accuracy for every floor, in closed form; made by `frontier`."
-    prior: np.ndarray # float [n_labels], sums to 1
-    epsilon: float # label-DP parameter
-    k: int # how many labels are on the upper level
-    top: float # accuracy at floor 0: RRWithPrior's
-    largest_floor: float # RR's retention; no mechanism has a larger floor
 
-    def levels(self, floor) -> tuple: # (retention of the k most frequent labels, retention of the others)
+    prior: np.ndarray  # float [n_labels], sums to 1
+    epsilon: float  # label-DP parameter
+    k: int  # how many labels are on the upper level
+    top: float  # accuracy at floor 0: RRWithPrior's
+    largest_floor: float  # RR's retention; no mechanism has a larger floor
+
+    def levels(self, floor) -> tuple:  # (retention of the k most frequent labels, retention of the others)
         "The two levels of the best mechanism with this floor."
-        _share(self, floor) # its check
+        _share(self, floor)  # its check
         lower = min(float(floor), self.largest_floor)
         return _step(self, lower) + lower, lower
 
-    def point(self, floor) -> Point: # its `.worst` is the floor unless all labels are on the upper level
+    def point(self, floor) -> Point:  # its `.worst` is the floor unless all labels are on the upper level
         "The best accuracy with this floor, and what goes with it."
         t, (upper, lower), n = _share(self, floor), self.levels(floor), len(self.prior)
-        return Point((1 - t) * self.top + t * self.largest_floor, lower if self.k < n else upper, (self.k * upper + (n - self.k) * lower) / n)
+        return Point(
+            (1 - t) * self.top + t * self.largest_floor,
+            lower if self.k < n else upper,
+            (self.k * upper + (n - self.k) * lower) / n,
+        )
 
-    def gap(self, mechanism: Mechanism) -> float: # >= 0; 0: the mechanism lies on the frontier
+    def gap(self, mechanism: Mechanism) -> float:  # >= 0; 0: the mechanism lies on the frontier
         "How much accuracy a mechanism gives away at its own floor."
         at = place(mechanism, self.prior)
-        if mechanism.delta: raise ValueError(f"mechanism: the frontier is of epsilon alone, got {mechanism!r}")
-        if mechanism.epsilon > self.epsilon: raise ValueError(f"mechanism: needs epsilon <= {self.epsilon:g}, the frontier's, got {mechanism.epsilon:g}")
+        if mechanism.delta:
+            raise ValueError(f"mechanism: the frontier is of epsilon alone, got {mechanism!r}")
+        if mechanism.epsilon > self.epsilon:
+            raise ValueError(f"mechanism: needs epsilon <= {self.epsilon:g}, the frontier's, got {mechanism.epsilon:g}")
         return self.point(min(at.worst, self.largest_floor)).accuracy - at.accuracy
 
-    def averages(self) -> list: # (k, accuracy, average) of each corner, accuracy falling
+    def averages(self) -> list:  # (k, accuracy, average) of each corner, accuracy falling
         "The corners of the frontier between accuracy and average retention; between them, toss a coin."
         return _average_corners(self.prior, self.epsilon, self.k)
 
-    def accuracy_at(self, average) -> float: # ValueError if the average is out of reach
+    def accuracy_at(self, average) -> float:  # ValueError if the average is out of reach
         "The best accuracy among mechanisms with at least this average retention, a probability."
         _, accuracy, corner = zip(*self.averages())
         return float(np.interp(_check_average(average, self), corner, accuracy))
 
-    def plot(self, ax=None, against="both"): # the matplotlib axes, or a pair of them for "both"
-        "The frontiers of accuracy `against` the \"worst\" and the \"average\" retention, with RR, RRWithPrior and BlockRR; needs matplotlib."
+    def plot(self, ax=None, against="both"):  # the matplotlib axes, or a pair of them for "both"
+        'The frontiers of accuracy `against` the "worst" and the "average" retention, with RR, RRWithPrior and BlockRR; needs matplotlib.'
         return _picture(self, ax, against)
 
 # %% ../../nbs/privacy/09_optimal.ipynb #67023759
 def frontier(
-    prior, # n_labels weights >= 0: a public guess, or an estimate with differential privacy
-    epsilon, # label-DP parameter, 0 to infinity
-) -> Frontier: # TypeError or ValueError for bad input
+    prior,  # n_labels weights >= 0: a public guess, or an estimate with differential privacy
+    epsilon,  # label-DP parameter, 0 to infinity
+) -> Frontier:  # TypeError or ValueError for bad input
     "The frontier between expected label accuracy and the worst class's retention, over all label-DP mechanisms."
     p, epsilon = check_prior(prior), check_epsilon(epsilon)
     a, k = math.exp(-epsilon), best_k(p, epsilon)
     top = math.fsum(np.sort(p)[::-1][:k].tolist()) / (1 + (k - 1) * a)
     return Frontier(p, epsilon, k, top, 1 / (1 + (len(p) - 1) * a))
 
+
 def _share(f, floor) -> float:
     "The floor, a probability, as a fraction of the largest; ValueError if out of reach."
-    if isinstance(floor, (bool, np.bool_)) or not isinstance(floor, Real): raise TypeError(f"floor: needs a number, got {type(floor).__name__}")
+    if isinstance(floor, (bool, np.bool_)) or not isinstance(floor, Real):
+        raise TypeError(f"floor: needs a number, got {type(floor).__name__}")
     if not 0 <= floor <= f.largest_floor * (1 + 1e-12):
-        raise ValueError(f"floor: needs 0 <= floor <= {f.largest_floor:.9g}, the largest reachable with {len(f.prior)} labels at epsilon = {f.epsilon:g}, got {floor} (here a probability; `release` takes it as a fraction of the largest)")
-    return min(float(floor) / f.largest_floor, 1.)
+        raise ValueError(
+            f"floor: needs 0 <= floor <= {f.largest_floor:.9g}, the largest reachable with {len(f.prior)} labels at epsilon = {f.epsilon:g}, got {floor} (here a probability; `release` takes it as a fraction of the largest)"
+        )
+    return min(float(floor) / f.largest_floor, 1.0)
+
 
 def _step(f, lower: float) -> float:
     "How far the upper level is above the lower one; (1 - lower) is exact where lower is close to 1, so nothing cancels."
     a = math.exp(-f.epsilon)
-    return max((1 - lower) - lower * (len(f.prior) - 1) * a, 0.) / (1 + (f.k - 1) * a)
+    return max((1 - lower) - lower * (len(f.prior) - 1) * a, 0.0) / (1 + (f.k - 1) * a)
+
 
 def _check_average(average, f) -> float:
     if not _check_probability(average, "average") <= f.largest_floor * (1 + 1e-12):
-        raise ValueError(f"average: needs 0 <= average <= {f.largest_floor:.9g}, the largest reachable with {len(f.prior)} labels at epsilon = {f.epsilon:g}, got {average}")
+        raise ValueError(
+            f"average: needs 0 <= average <= {f.largest_floor:.9g}, the largest reachable with {len(f.prior)} labels at epsilon = {f.epsilon:g}, got {average}"
+        )
     return float(average)
+
 
 def _average_corners(p, epsilon, k) -> list:
     "Upper concave hull of the points of RRWithPrior for k .. n_labels, from left (large average) to right."
@@ -169,10 +219,13 @@ def _average_corners(p, epsilon, k) -> list:
     accuracy, average = np.cumsum(np.sort(p)[::-1]) / (1 + (kept - 1) * a), kept / n / (1 + (kept - 1) * a)
     hull = []
     for i in range(k - 1, n):
-        if hull and average[i] <= average[hull[-1]] * (1 + 1e-14): continue # epsilon = 0: nothing to gain
-        while len(hull) > 1 and not _turns_right(average, accuracy, hull[-2], hull[-1], i): hull.pop()
+        if hull and average[i] <= average[hull[-1]] * (1 + 1e-14):
+            continue  # epsilon = 0: nothing to gain
+        while len(hull) > 1 and not _turns_right(average, accuracy, hull[-2], hull[-1], i):
+            hull.pop()
         hull.append(i)
     return [(i + 1, float(accuracy[i]), float(average[i])) for i in hull]
+
 
 def _turns_right(x, y, a, b, c) -> bool:
     "Whether the way a, b, c turns right, by more than rounding."
@@ -180,7 +233,7 @@ def _turns_right(x, y, a, b, c) -> bool:
     return first - second > 1e-9 * (abs(first) + abs(second))
 
 # %% ../../nbs/privacy/09_optimal.ipynb #339580ba
-def _block_points(f: Frontier, s, l) -> tuple: # (accuracy, worst, average), float arrays like s
+def _block_points(f: Frontier, s, l) -> tuple:  # (accuracy, worst, average), float arrays like s
     "Where BlockRR with the s most frequent labels as majority and l >= 1 dominant outputs lies; s < n_labels."
     n, a = len(f.prior), math.exp(-f.epsilon)
     below = 1 + (s - 1) * a
@@ -188,25 +241,38 @@ def _block_points(f: Frontier, s, l) -> tuple: # (accuracy, worst, average), flo
     u, mass = (1 - (n - s) * a * tau) / below, np.cumsum(np.sort(f.prior)[::-1])[s - 1]
     return mass * u + (1 - mass) * tau, tau, (s * u + (n - s) * tau) / n
 
-def _pairs(n, most=1770) -> tuple: # (s, l) as int arrays, whether these are all
+
+def _pairs(n, most=1770) -> tuple:  # (s, l) as int arrays, whether these are all
     "Majority sizes and numbers of dominant outputs to draw: all up to 60 labels, else some of them."
     all_of_them = n * (n - 1) // 2 <= most
     sizes = range(1, n) if all_of_them else np.unique(np.geomspace(1, n - 1, 40).astype(int)).tolist()
-    pairs = [(s, l) for s in sizes for l in (range(1, s + 1) if s <= 40 or all_of_them else np.unique(np.linspace(1, s, 40).astype(int)).tolist())]
+    pairs = [
+        (s, l)
+        for s in sizes
+        for l in (range(1, s + 1) if s <= 40 or all_of_them else np.unique(np.linspace(1, s, 40).astype(int)).tolist())
+    ]
     return *np.array(pairs).T, all_of_them
 
 # %% ../../nbs/privacy/09_optimal.ipynb #035d124b
 _WORDS = {"worst": "retention of the worst class", "average": "average retention"}
 
+
 def _picture(f: Frontier, ax, against):
     "Draw one or both frontiers with the known mechanisms on them."
-    try: import matplotlib.pyplot as plt
-    except ImportError: raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
-    if not isinstance(against, str) or against not in (*_WORDS, "both"): raise ValueError(f"against: needs one of {', '.join(_WORDS)} or both, got {against!r}")
-    if against != "both": return _panel(f, ax or plt.subplots(figsize=(5.5, 3.8))[1], against)
-    if ax is None: ax = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True, layout="constrained")[1]
-    if np.size(ax) != 2: raise ValueError("ax: needs a pair of axes to draw both frontiers; name one with against=")
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
+    if not isinstance(against, str) or against not in (*_WORDS, "both"):
+        raise ValueError(f"against: needs one of {', '.join(_WORDS)} or both, got {against!r}")
+    if against != "both":
+        return _panel(f, ax or plt.subplots(figsize=(5.5, 3.8))[1], against)
+    if ax is None:
+        ax = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True, layout="constrained")[1]
+    if np.size(ax) != 2:
+        raise ValueError("ax: needs a pair of axes to draw both frontiers; name one with against=")
     return tuple(_panel(f, one, name) for one, name in zip(np.ravel(ax), _WORDS))
+
 
 def _panel(f, ax, against):
     "One frontier; where RR alone is best, in every sense, it is a point."
@@ -214,13 +280,16 @@ def _panel(f, ax, against):
     accuracy, *kept = _block_points(f, s, l)
     x = kept[against == "average"]
     _, top, corner = zip(*f.averages())
-    if several: ax.plot(*(((0, r), (f.top, r)) if against == "worst" else (corner, top)), "k-", lw=1.2, label="best possible")
+    if several:
+        ax.plot(*(((0, r), (f.top, r)) if against == "worst" else (corner, top)), "k-", lw=1.2, label="best possible")
     best = (1 - x / r) * f.top + x if against == "worst" else np.interp(x, corner, top)
     on, some = abs(best - accuracy) < 1e-9, "" if full else ", some σ and l"
     named = f"BlockRR, {f.k} majority labels" if against == "worst" else "BlockRR, best possible"
-    for flag, colour, name in ((False, "#B8B8B8", f"BlockRR{some}"), (True, "#009E73", named + some))[:1 + several]:
-        if (on == flag).any(): ax.plot(x[on == flag], accuracy[on == flag], "o", ms=3.5, color=colour, label=name)
-    if several: ax.plot(0 if against == "worst" else corner[0], f.top, "s", color="#D55E00", label="RRWithPrior")
+    for flag, colour, name in ((False, "#B8B8B8", f"BlockRR{some}"), (True, "#009E73", named + some))[: 1 + several]:
+        if (on == flag).any():
+            ax.plot(x[on == flag], accuracy[on == flag], "o", ms=3.5, color=colour, label=name)
+    if several:
+        ax.plot(0 if against == "worst" else corner[0], f.top, "s", color="#D55E00", label="RRWithPrior")
     ax.plot(r, r, "D", color="#0072B2", label="RR" if several else "RR = RRWithPrior, best possible")
     ax.set(xlabel=_WORDS[against], ylabel="expected label accuracy", title=f"$\\epsilon$ = {f.epsilon:g}")
     ax.legend(fontsize=8)
@@ -228,40 +297,46 @@ def _panel(f, ax, against):
 
 # %% ../../nbs/privacy/09_optimal.ipynb #6c7d30fc
 def best_sigma(
-    prior, # n_labels weights >= 0
-    epsilon, # label-DP parameter, 0 to infinity
-) -> float: # > 0, possibly infinite
+    prior,  # n_labels weights >= 0
+    epsilon,  # label-DP parameter, 0 to infinity
+) -> float:  # > 0, possibly infinite
     "The sigma that puts BlockRR on the frontier for every l: its majority is then RRWithPrior's top k."
     f = frontier(prior, epsilon)
     p = np.sort(f.prior)[::-1]
-    low, high = float(p[f.k]) if f.k < len(p) else 0., float(p[f.k - 1])
-    cut = math.exp(-f.epsilon) * f.top * (1 - 1e-12) # the threshold of Corollary 3, safe against rounding
-    if not low < cut <= high * (1 - 1e-13): cut = (low + high) / 2
-    if high == 0 or cut < p[0] * 1e-300: return 1e-3 # exp(-1/sigma) is 0: every label is majority
+    low, high = float(p[f.k]) if f.k < len(p) else 0.0, float(p[f.k - 1])
+    cut = math.exp(-f.epsilon) * f.top * (1 - 1e-12)  # the threshold of Corollary 3, safe against rounding
+    if not low < cut <= high * (1 - 1e-13):
+        cut = (low + high) / 2
+    if high == 0 or cut < p[0] * 1e-300:
+        return 1e-3  # exp(-1/sigma) is 0: every label is majority
     return math.inf if cut >= p[0] else 1 / math.log(p[0] / cut)
 
 # %% ../../nbs/privacy/09_optimal.ipynb #0a76a156
 RESTS = ("kept", "prior", "first", "even")
 
+
 def optimal_rr(
-    prior, # n_labels weights >= 0: a public guess, or an estimate with differential privacy
-    epsilon, # label-DP parameter, 0 to infinity
-    floor, # the least retention of any label, a probability from 0 (RRWithPrior) to `frontier(prior, epsilon).largest_floor` (RR); `release` takes a fraction of the latter
-    labels=None, # the public domain: an integer K or a sequence; None: 0 .. n_labels-1
-    rest="kept", # where a minority label's left-over mass goes: "kept", "prior", "first" or "even"; no matter for learning, save that "first" is bad
-) -> Mechanism: # TypeError or ValueError for bad input; the message names the largest floor
+    prior,  # n_labels weights >= 0: a public guess, or an estimate with differential privacy
+    epsilon,  # label-DP parameter, 0 to infinity
+    floor,  # the least retention of any label, a probability from 0 (RRWithPrior) to `frontier(prior, epsilon).largest_floor` (RR); `release` takes a fraction of the latter
+    labels=None,  # the public domain: an integer K or a sequence; None: 0 .. n_labels-1
+    rest="kept",  # where a minority label's left-over mass goes: "kept", "prior", "first" or "even"; no matter for learning, save that "first" is bad
+) -> Mechanism:  # TypeError or ValueError for bad input; the message names the largest floor
     "The most accurate label-DP mechanism that keeps every label with probability at least `floor`."
     domain = prior_domain(labels, prior)
     f = frontier(in_label_order(prior, domain, "prior"), epsilon)
     check_prior(f.prior, domain)
-    if not isinstance(rest, str) or rest not in RESTS: raise ValueError(f"rest: needs one of {', '.join(RESTS)}, got {rest!r}")
+    if not isinstance(rest, str) or rest not in RESTS:
+        raise ValueError(f"rest: needs one of {', '.join(RESTS)}, got {rest!r}")
     upper, lower = f.levels(floor)
-    if lower == 0 and f.k < len(domain): return rr_with_prior(f.prior, epsilon, f.k, domain)
-    if f.k == len(domain) or lower == f.largest_floor: return rr(domain, epsilon)
+    if lower == 0 and f.k < len(domain):
+        return rr_with_prior(f.prior, epsilon, f.k, domain)
+    if f.k == len(domain) or lower == f.largest_floor:
+        return rr(domain, epsilon)
     n, a = len(domain), math.exp(-f.epsilon)
     check_size(n, n)
     order = np.argsort(-f.prior, kind="stable")
-    kept, others = order[:f.k], np.sort(order[f.k:])
+    kept, others = order[: f.k], np.sort(order[f.k :])
     c = np.full(n, lower)
     c[kept] = upper
     T = np.tile(a * c, (n, 1))
@@ -269,14 +344,16 @@ def optimal_rr(
     np.fill_diagonal(T, c)
     return Mechanism(T, f.epsilon, domain, name="OptimalRR")
 
+
 def _minority_row(p, kept, others, tau, step, a, rest) -> np.ndarray:
     "Where a minority label goes, float [n_labels]; its own entry is set by the caller."
     row, k, n, u = np.zeros(len(p)), len(kept), len(others), tau + step
-    if rest == "even": # one level h for all other labels, within what each column allows
+    if rest == "even":  # one level h for all other labels, within what each column allows
         x = min((1 - tau) / (k + n - 1), tau)
         y = (1 - tau - (n - 1) * x) / k
-        if y < a * u: y, x = a * u, (1 - tau - k * a * u) / max(n - 1, 1)
-        row[others], row[kept] = min(max(x, a * tau), tau), min(y, u) # against cancellation
+        if y < a * u:
+            y, x = a * u, (1 - tau - k * a * u) / max(n - 1, 1)
+        row[others], row[kept] = min(max(x, a * tau), tau), min(y, u)  # against cancellation
         return row
     share = {"kept": np.full(k, 1 / k), "prior": p[kept] / p[kept].sum(), "first": np.arange(k) == 0}[rest]
     row[others], row[kept] = a * tau, a * u + (1 - a) * step * share

@@ -6,10 +6,10 @@
 __all__ = ['Partition', 'weight_matrix', 'check_settings', 'partition_by_weight']
 
 # %% ../../nbs/privacy/03_partition.ipynb #f0be4ad2
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
-import warnings
 
 import numpy as np
 
@@ -18,125 +18,176 @@ from .mechanism import check_prior, in_label_order
 # %% ../../nbs/privacy/03_partition.ipynb #879c44c3
 def _indices(values, name) -> tuple:
     "A tuple of distinct integers >= 0."
-    if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__"): raise TypeError(f"{name}: needs a tuple of label indices, got {type(values).__name__}")
+    if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__"):
+        raise TypeError(f"{name}: needs a tuple of label indices, got {type(values).__name__}")
     values = tuple(values)
     for v in values:
-        if isinstance(v, (bool, np.bool_)) or not isinstance(v, Integral): raise TypeError(f"{name}: needs label indices (integers), got {v!r}")
-        if v < 0: raise ValueError(f"{name}: needs label indices >= 0, got {v}")
-    if len(set(values)) < len(values): raise ValueError(f"{name}: label indices must be distinct, got {values}")
+        if isinstance(v, (bool, np.bool_)) or not isinstance(v, Integral):
+            raise TypeError(f"{name}: needs label indices (integers), got {v!r}")
+        if v < 0:
+            raise ValueError(f"{name}: needs label indices >= 0, got {v}")
+    if len(set(values)) < len(values):
+        raise ValueError(f"{name}: label indices must be distinct, got {values}")
     return tuple(int(v) for v in values)
+
 
 def _index_tuples(values, name) -> tuple:
     "A tuple of such tuples."
-    if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__"): raise TypeError(f"{name}: needs a tuple of label indices for each label, got {type(values).__name__}")
+    if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__"):
+        raise TypeError(f"{name}: needs a tuple of label indices for each label, got {type(values).__name__}")
     return tuple(_indices(v, name) for v in in_label_order(values, None, name))
 
 # %% ../../nbs/privacy/03_partition.ipynb #abfdad36
 @dataclass(frozen=True)
 class Partition:
     "Blocks of a finite label domain, as tuples of label indices; checked so that BlockRR's equations hold."
-    majority: tuple # S_1
-    minority: tuple # S_2; with the majority every index 0 .. K-1 exactly once
-    dominant: tuple = () # Delta, a subset of outputs_1
-    outputs: tuple = None # the labels that can be released; None: all
-    neighbours: tuple = None # B: for each label the outputs likely for it; None: the label itself
+
+    majority: tuple  # S_1
+    minority: tuple  # S_2; with the majority every index 0 .. K-1 exactly once
+    dominant: tuple = ()  # Delta, a subset of outputs_1
+    outputs: tuple = None  # the labels that can be released; None: all
+    neighbours: tuple = None  # B: for each label the outputs likely for it; None: the label itself
 
     def __post_init__(self):
-        for name in ("majority", "minority", "dominant"): object.__setattr__(self, name, _indices(getattr(self, name), name))
-        object.__setattr__(self, "outputs", tuple(range(self.n_labels)) if self.outputs is None else _indices(self.outputs, "outputs"))
-        if self.neighbours is not None: object.__setattr__(self, "neighbours", _index_tuples(self.neighbours, "neighbours"))
+        for name in ("majority", "minority", "dominant"):
+            object.__setattr__(self, name, _indices(getattr(self, name), name))
+        object.__setattr__(
+            self, "outputs", tuple(range(self.n_labels)) if self.outputs is None else _indices(self.outputs, "outputs")
+        )
+        if self.neighbours is not None:
+            object.__setattr__(self, "neighbours", _index_tuples(self.neighbours, "neighbours"))
         _check_blocks(self)
         _check_neighbours(self)
 
     @property
-    def n_labels(self) -> int: return len(self.majority) + len(self.minority)
+    def n_labels(self) -> int:
+        return len(self.majority) + len(self.minority)
 
-    def near(self, y: int) -> tuple: # B(y) within the outputs
+    def near(self, y: int) -> tuple:  # B(y) within the outputs
         "The outputs that are likely for label y."
-        if isinstance(y, (bool, np.bool_)) or not isinstance(y, Integral): raise TypeError(f"y: needs a label index, got {y!r}")
-        if not 0 <= y < self.n_labels: raise ValueError(f"y: needs 0 <= y < {self.n_labels}, got {y}")
+        if isinstance(y, (bool, np.bool_)) or not isinstance(y, Integral):
+            raise TypeError(f"y: needs a label index, got {y!r}")
+        if not 0 <= y < self.n_labels:
+            raise ValueError(f"y: needs 0 <= y < {self.n_labels}, got {y}")
         return self._near(y)
 
     def _near(self, y) -> tuple:
         return tuple(o for o in ((y,) if self.neighbours is None else self.neighbours[y]) if o in self._set)
 
     @cached_property
-    def _set(self) -> frozenset: return frozenset(self.outputs)
+    def _set(self) -> frozenset:
+        return frozenset(self.outputs)
+
     @cached_property
-    def _near_majority(self) -> frozenset: return frozenset(o for y in self.majority for o in self._near(y))
+    def _near_majority(self) -> frozenset:
+        return frozenset(o for y in self.majority for o in self._near(y))
+
     @cached_property
-    def outputs_1(self) -> tuple: return tuple(o for o in self.outputs if o in self._near_majority)
+    def outputs_1(self) -> tuple:
+        return tuple(o for o in self.outputs if o in self._near_majority)
+
     @cached_property
-    def outputs_2(self) -> tuple: return tuple(o for o in self.outputs if o not in self._near_majority)
+    def outputs_2(self) -> tuple:
+        return tuple(o for o in self.outputs if o not in self._near_majority)
+
     @property
-    def n_near(self) -> int: return len(self._near((self.majority or self.minority)[0])) # |B(y)|, the same for all that count
+    def n_near(self) -> int:
+        return len(self._near((self.majority or self.minority)[0]))  # |B(y)|, the same for all that count
 
 # %% ../../nbs/privacy/03_partition.ipynb #67ccf153
 def _check_blocks(p: Partition):
     "Blocks cover the labels once; outputs are labels; Delta lies in outputs_1."
-    if both := set(p.majority) & set(p.minority): raise ValueError(f"majority and minority: must not overlap, both hold {sorted(both)}")
+    if both := set(p.majority) & set(p.minority):
+        raise ValueError(f"majority and minority: must not overlap, both hold {sorted(both)}")
     K = p.n_labels
-    if K < 2: raise ValueError(f"majority and minority: need at least 2 labels together, got {K}")
+    if K < 2:
+        raise ValueError(f"majority and minority: need at least 2 labels together, got {K}")
     if set(p.majority + p.minority) != set(range(K)):
-        raise ValueError(f"majority and minority: together must be all of 0 .. {K - 1}, got {sorted(p.majority + p.minority)}")
-    if not p.outputs: raise ValueError("outputs: needs at least one label")
-    if out := [o for o in p.outputs if o >= K]: raise ValueError(f"outputs: must be labels 0 .. {K - 1}, got {out}")
+        raise ValueError(
+            f"majority and minority: together must be all of 0 .. {K - 1}, got {sorted(p.majority + p.minority)}"
+        )
+    if not p.outputs:
+        raise ValueError("outputs: needs at least one label")
+    if out := [o for o in p.outputs if o >= K]:
+        raise ValueError(f"outputs: must be labels 0 .. {K - 1}, got {out}")
     if p.neighbours is not None:
-        if len(p.neighbours) != K: raise ValueError(f"neighbours: needs one tuple for each of the {K} labels, got {len(p.neighbours)}")
-        if out := sorted({o for b in p.neighbours for o in b} - set(p.outputs)): raise ValueError(f"neighbours: must be outputs, got {out}")
+        if len(p.neighbours) != K:
+            raise ValueError(f"neighbours: needs one tuple for each of the {K} labels, got {len(p.neighbours)}")
+        if out := sorted({o for b in p.neighbours for o in b} - set(p.outputs)):
+            raise ValueError(f"neighbours: must be outputs, got {out}")
     if out := sorted(set(p.dominant) - p._near_majority):
         raise ValueError(f"dominant: must lie in outputs_1 = {p.outputs_1} (the outputs of majority labels), got {out}")
+
 
 def _check_neighbours(p: Partition):
     "The conditions under which every row of BlockRR sums to one."
     block_1, block_2 = set(p.outputs_1), set(p.outputs_2)
     minority = set(p.minority)
-    uniform = not block_2 and set(p.dominant) == block_1 # minority rows are then uniform and need no neighbours
+    uniform = not block_2 and set(p.dominant) == block_1  # minority rows are then uniform and need no neighbours
     for y in p.majority + (() if uniform else p.minority):
         near = p._near(y)
         if y in minority and set(near) & block_1:
             kind = "straddles outputs_1 and outputs_2" if set(near) & block_2 else "lies in outputs_1"
-            raise ValueError(f"neighbours: B({y}) = {near} of a minority label {kind}; it must lie in outputs_2 = {p.outputs_2}, or minority rows do not sum to 1")
+            raise ValueError(
+                f"neighbours: B({y}) = {near} of a minority label {kind}; it must lie in outputs_2 = {p.outputs_2}, or minority rows do not sum to 1"
+            )
         if not near:
-            raise ValueError(f"neighbours: label {y} has no neighbour among the outputs; a dropped minority label needs outputs_2 empty "
-                             f"and dominant = outputs_1 = {p.outputs_1}, or its row does not sum to 1")
-        if len(near) != p.n_near: raise ValueError(f"neighbours: |B(y)| must be the same for all labels, got {len(near)} for label {y} and {p.n_near} for others")
+            raise ValueError(
+                f"neighbours: label {y} has no neighbour among the outputs; a dropped minority label needs outputs_2 empty "
+                f"and dominant = outputs_1 = {p.outputs_1}, or its row does not sum to 1"
+            )
+        if len(near) != p.n_near:
+            raise ValueError(
+                f"neighbours: |B(y)| must be the same for all labels, got {len(near)} for label {y} and {p.n_near} for others"
+            )
 
 # %% ../../nbs/privacy/03_partition.ipynb #ca25d9e8
 def weight_matrix(
-    prior, # n_labels weights >= 0
-    sigma, # > 0
-) -> np.ndarray: # float [n_labels, n_labels]
+    prior,  # n_labels weights >= 0
+    sigma,  # > 0
+) -> np.ndarray:  # float [n_labels, n_labels]
     "The paper's weights, equation (3.3)."
     p, sigma = check_prior(prior), _check_sigma(sigma)
     return p * np.where(np.eye(len(p)) > 0, 1, np.exp(-1 / sigma))
 
+
 def check_settings(
-    sigma, # must be a real number > 0
-    l, # must be an integer >= 0
-): # nothing; TypeError or ValueError that names the setting and its bound
+    sigma,  # must be a real number > 0
+    l,  # must be an integer >= 0
+):  # nothing; TypeError or ValueError that names the setting and its bound
     "Refuse settings of BlockRR that mean nothing."
     _check_sigma(sigma)
-    if isinstance(l, (bool, np.bool_)) or not isinstance(l, Integral): raise TypeError(f"l: needs an integer >= 0, got {l!r}")
-    if l < 0: raise ValueError(f"l: needs an integer >= 0, got {l}")
+    if isinstance(l, (bool, np.bool_)) or not isinstance(l, Integral):
+        raise TypeError(f"l: needs an integer >= 0, got {l!r}")
+    if l < 0:
+        raise ValueError(f"l: needs an integer >= 0, got {l}")
+
 
 def _check_sigma(sigma) -> float:
-    if isinstance(sigma, (bool, np.bool_)) or not isinstance(sigma, Real): raise TypeError(f"sigma: needs a real number > 0, got {type(sigma).__name__}")
-    if not sigma > 0: raise ValueError(f"sigma: needs a real number > 0, got {sigma}")
-    try: return float(sigma)
-    except OverflowError: raise ValueError("sigma: too large for a float; use math.inf") from None
+    if isinstance(sigma, (bool, np.bool_)) or not isinstance(sigma, Real):
+        raise TypeError(f"sigma: needs a real number > 0, got {type(sigma).__name__}")
+    if not sigma > 0:
+        raise ValueError(f"sigma: needs a real number > 0, got {sigma}")
+    try:
+        return float(sigma)
+    except OverflowError:
+        raise ValueError("sigma: too large for a float; use math.inf") from None
+
 
 def partition_by_weight(
-    prior, # n_labels weights >= 0: a public guess, or a private estimate; if it has labels, these are 0 .. n_labels-1
-    sigma, # > 0; how far below the most frequent label a majority label may be: p >= max(p) * exp(-1 / sigma)
-    l=0, # the number of dominant outputs, an integer >= 0; more than |outputs_1| is capped with a warning
-) -> Partition: # all labels are outputs, B is the identity; TypeError or ValueError for bad input
+    prior,  # n_labels weights >= 0: a public guess, or a private estimate; if it has labels, these are 0 .. n_labels-1
+    sigma,  # > 0; how far below the most frequent label a majority label may be: p >= max(p) * exp(-1 / sigma)
+    l=0,  # the number of dominant outputs, an integer >= 0; more than |outputs_1| is capped with a warning
+) -> Partition:  # all labels are outputs, B is the identity; TypeError or ValueError for bad input
     "Split labels into majority and minority by their prior (the paper's Algorithm 2, lines 4 to 7)."
     check_settings(sigma, l)
     p, sigma = check_prior(prior), float(sigma)
-    is_majority = p >= p.max() * np.exp(-1 / sigma) # w_ii >= w_ij for all j, without the K x K matrix
+    is_majority = p >= p.max() * np.exp(-1 / sigma)  # w_ii >= w_ij for all j, without the K x K matrix
     majority = np.flatnonzero(is_majority)
     if l > len(majority):
-        warnings.warn(f"l = {l} is more than the {len(majority)} outputs of majority labels; using l = {len(majority)}", stacklevel=2)
+        warnings.warn(
+            f"l = {l} is more than the {len(majority)} outputs of majority labels; using l = {len(majority)}",
+            stacklevel=2,
+        )
     by_prior = majority[np.argsort(-p[majority], kind="stable")]
     return Partition(majority.tolist(), np.flatnonzero(~is_majority).tolist(), by_prior[:l].tolist())

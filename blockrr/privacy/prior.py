@@ -6,9 +6,9 @@
 __all__ = ['n_prior_rows', 'split', 'estimate_prior']
 
 # %% ../../nbs/privacy/05_prior.ipynb #b804635b
+import math
 from fractions import Fraction
 from numbers import Real
-import math
 
 import numpy as np
 
@@ -18,21 +18,24 @@ from .sampling import RandomBits, check_epsilon, discrete_laplace, exact_epsilon
 
 # %% ../../nbs/privacy/05_prior.ipynb #f00e79c7
 def n_prior_rows(
-    n: int, # number of rows
-    fraction, # share of rows for D_1, between 0 and 1 (exclusive)
-) -> int: # 1 to n - 1; TypeError or ValueError for bad input
+    n: int,  # number of rows
+    fraction,  # share of rows for D_1, between 0 and 1 (exclusive)
+) -> int:  # 1 to n - 1; TypeError or ValueError for bad input
     "How many rows a split sets aside; at least one row goes to each part."
     if isinstance(fraction, (bool, np.bool_)) or not isinstance(fraction, Real):
         raise TypeError(f"prior_fraction: needs a number, got {type(fraction).__name__}")
-    if not 0 < fraction < 1: raise ValueError(f"prior_fraction: needs 0 < prior_fraction < 1, got {fraction}")
-    if n < 2: raise ValueError(f"labels: needs at least 2 rows, one for the prior and one to release, got {n}")
+    if not 0 < fraction < 1:
+        raise ValueError(f"prior_fraction: needs 0 < prior_fraction < 1, got {fraction}")
+    if n < 2:
+        raise ValueError(f"labels: needs at least 2 rows, one for the prior and one to release, got {n}")
     return min(max(round(n * fraction), 1), n - 1)
 
+
 def split(
-    n: int, # number of rows
-    fraction, # share of rows for D_1, between 0 and 1 (exclusive); at least one row goes to each part
-    seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
-) -> tuple: # (rows of D_1, rows of D_2), int arrays in increasing order, disjoint, together 0 .. n-1
+    n: int,  # number of rows
+    fraction,  # share of rows for D_1, between 0 and 1 (exclusive); at least one row goes to each part
+    seed=None,  # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
+) -> tuple:  # (rows of D_1, rows of D_2), int arrays in increasing order, disjoint, together 0 .. n-1
     "A random split of rows that does not depend on labels."
     m = n_prior_rows(n, fraction)
     bits = seed if isinstance(seed, RandomBits) else RandomBits(seed, "split", n, m)
@@ -41,41 +44,48 @@ def split(
     return np.flatnonzero(chosen), np.flatnonzero(~chosen)
 
 # %% ../../nbs/privacy/05_prior.ipynb #98d43b70
-def _clip(counts, n) -> list: # of Fraction
+def _clip(counts, n) -> list:  # of Fraction
     "Shares with negative counts taken for 0; the paper's rule."
     kept = [max(c, 0) for c in counts]
     total = sum(kept)
     return [Fraction(c, total) if total else Fraction(1, len(counts)) for c in kept]
 
-def _project(counts, n) -> list: # of Fraction
+
+def _project(counts, n) -> list:  # of Fraction
     "The shares nearest to counts / n: those above a threshold, less the threshold."
-    if n == 0: return [Fraction(1, len(counts))] * len(counts)
+    if n == 0:
+        return [Fraction(1, len(counts))] * len(counts)
     total = kept = 0
     for j, c in enumerate(sorted(counts, reverse=True), 1):
-        if j * c <= total + c - n: break
+        if j * c <= total + c - n:
+            break
         total, kept = total + c, j
     return [Fraction(max(kept * c - total + n, 0), kept * n) for c in counts]
 
+
 _RULES = {"clip": _clip, "project": _project}
 
+
 def estimate_prior(
-    labels, # column of labels; each may be used only here, or epsilon is spent again
-    domain, # the public domain: an integer K or a sequence of K labels
-    epsilon, # label-DP parameter, 0 to infinity
-    seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
+    labels,  # column of labels; each may be used only here, or epsilon is spent again
+    domain,  # the public domain: an integer K or a sequence of K labels
+    epsilon,  # label-DP parameter, 0 to infinity
+    seed=None,  # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
     *,
-    rule="clip", # what becomes of negative counts: "clip", the paper's rule, or "project", better for many labels
-    quiet=False, # True: no warning where the rows are too few
-) -> np.ndarray: # float64 [K], sums to 1; TypeError or ValueError for bad input
+    rule="clip",  # what becomes of negative counts: "clip", the paper's rule, or "project", better for many labels
+    quiet=False,  # True: no warning where the rows are too few
+) -> np.ndarray:  # float64 [K], sums to 1; TypeError or ValueError for bad input
     "The label distribution with epsilon-label differential privacy (Algorithm 3 of the paper)."
     domain, epsilon = Domain(domain), check_epsilon(epsilon)
     if not isinstance(rule, str) or rule not in _RULES:
         raise ValueError(f"rule: needs one of {', '.join(_RULES)}, got {rule!r}")
     codes = domain.encode(labels)
     bits = seed if isinstance(seed, RandomBits) else RandomBits(seed, "prior", len(domain), epsilon.hex(), codes)
-    if not quiet: warn_of_few_rows(len(codes), rows_needed(len(domain), epsilon), len(domain), epsilon)
+    if not quiet:
+        warn_of_few_rows(len(codes), rows_needed(len(domain), epsilon), len(domain), epsilon)
     counts = np.bincount(codes, minlength=len(domain)).tolist()
-    if epsilon == 0: counts = [0] * len(domain)
+    if epsilon == 0:
+        counts = [0] * len(domain)
     elif not math.isinf(epsilon):
         scale = 2 / Fraction(exact_epsilon(epsilon))
         counts = [c + discrete_laplace(scale, bits) for c in counts]

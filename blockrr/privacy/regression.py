@@ -9,39 +9,79 @@ __all__ = ['Choice', 'Guide', 'guide', 'plot_guide', 'to_values', 'Bins', 'Inter
            'staircase']
 
 # %% ../../nbs/privacy/14_regression.ipynb #1d495767
+import math
+import warnings
 from dataclasses import dataclass
 from numbers import Integral, Real
-import math, warnings
 
 import numpy as np
 
-from .bins import Bins, ValueMechanism, _check_loss, _cuts, _numbers, check_values, clipped, loss_table, risk, rr_on_bins
-from .comparators import (discrete_laplace, exponential, gaussian, laplace, optimal_unbiased, randomized_response, square_wave,
-                                         staircase)
-from .interval import IntervalMechanism, best_interval, rp_with_prior, square_wave_bandwidth
+from blockrr.privacy.bins import (
+    ValueMechanism,
+    _check_loss,
+    _cuts,
+    _numbers,
+    check_values,
+    clipped,
+    loss_table,
+    risk,
+    rr_on_bins,
+)
+from blockrr.privacy.comparators import (
+    discrete_laplace,
+    exponential,
+    gaussian,
+    laplace,
+    optimal_unbiased,
+    randomized_response,
+    square_wave,
+    staircase,
+)
+from .interval import rp_with_prior
 from .mechanism import check_prior
 from .sampling import check_epsilon
 
 # %% ../../nbs/privacy/14_regression.ipynb #aff98454
-_all_ = ["Bins", "IntervalMechanism", "ValueMechanism", "best_interval", "clipped", "discrete_laplace", "exponential", "gaussian", "laplace",
-         "loss_table", "optimal_unbiased", "randomized_response", "risk", "rp_with_prior", "rr_on_bins", "square_wave", "square_wave_bandwidth", "staircase"]
+_all_ = [
+    "Bins",
+    "IntervalMechanism",
+    "ValueMechanism",
+    "best_interval",
+    "clipped",
+    "discrete_laplace",
+    "exponential",
+    "gaussian",
+    "laplace",
+    "loss_table",
+    "optimal_unbiased",
+    "randomized_response",
+    "risk",
+    "rp_with_prior",
+    "rr_on_bins",
+    "square_wave",
+    "square_wave_bandwidth",
+    "staircase",
+]
 
 # %% ../../nbs/privacy/14_regression.ipynb #9ebe21d2
 @dataclass(frozen=True)
 class Choice:
     "How one mechanism does for a prior."
-    name: str # the mechanism
-    loss: float # expected loss of a release under the prior, in the loss asked for
-    bias: float # root mean square of E[released | label] - label under the prior
-    variance: float # mean of Var[released | label] under the prior
-    privacy: str = "epsilon" # or what it is private with instead, delta and all
+
+    name: str  # the mechanism
+    loss: float  # expected loss of a release under the prior, in the loss asked for
+    bias: float  # root mean square of E[released | label] - label under the prior
+    variance: float  # mean of Var[released | label] under the prior
+    privacy: str = "epsilon"  # or what it is private with instead, delta and all
 
     @property
-    def mse(self) -> float: return self.bias**2 + self.variance # expected squared error of a release
+    def mse(self) -> float:
+        return self.bias**2 + self.variance  # expected squared error of a release
 
-    def model_error(self,
-        n: int, # how many records with the same label are averaged, >= 1
-    ) -> float: # expected squared error of their average, under the prior
+    def model_error(
+        self,
+        n: int,  # how many records with the same label are averaged, >= 1
+    ) -> float:  # expected squared error of their average, under the prior
         "What is left of the error when a model averages over n records."
         if isinstance(n, bool) or not isinstance(n, Real) or not n >= 1:
             raise ValueError(f"n: needs a number >= 1, got {n!r}")
@@ -50,22 +90,52 @@ class Choice:
 # %% ../../nbs/privacy/14_regression.ipynb #82403d65
 def _choice(name, mechanism, prior, loss, privacy="epsilon") -> Choice:
     y = mechanism.values
-    return Choice(name, risk(mechanism, prior, loss), math.sqrt(prior @ (mechanism.mean() - y)**2), float(prior @ mechanism.variance()), privacy)
+    return Choice(
+        name,
+        risk(mechanism, prior, loss),
+        math.sqrt(prior @ (mechanism.mean() - y) ** 2),
+        float(prior @ mechanism.variance()),
+        privacy,
+    )
+
 
 def _interval_choice(name, m, y, prior, loss, debias=False, points=2048) -> Choice:
     undo = (lambda v: (v - (1 - m.rho) * m.middle) / m.rho) if debias else (lambda v: v)
     _, moved, rho = m._seen(y)
-    u = (np.arange(points) + .5) / points
-    everywhere = np.array([np.mean(loss_table([v], undo(m.support[0] + u * (m.support[1] - m.support[0])), loss)) if _fits(m, undo, loss) else math.inf for v in y])
-    window = np.array([np.mean(loss_table([v], undo(c + m.delta * (2 * u - 1)), loss)) if _fits(m, undo, loss) else math.inf for v, c in zip(y, moved)])
-    with np.errstate(invalid="ignore"): each = np.where(rho < 1, (1 - rho) * everywhere, 0) + np.where(rho > 0, rho * window, 0)
+    u = (np.arange(points) + 0.5) / points
+    everywhere = np.array(
+        [
+            np.mean(loss_table([v], undo(m.support[0] + u * (m.support[1] - m.support[0])), loss))
+            if _fits(m, undo, loss)
+            else math.inf
+            for v in y
+        ]
+    )
+    window = np.array(
+        [
+            np.mean(loss_table([v], undo(c + m.delta * (2 * u - 1)), loss)) if _fits(m, undo, loss) else math.inf
+            for v, c in zip(y, moved)
+        ]
+    )
+    with np.errstate(invalid="ignore"):
+        each = np.where(rho < 1, (1 - rho) * everywhere, 0) + np.where(rho > 0, rho * window, 0)
     scale = 1 / m.rho if debias else 1
     mean = undo(m.mean(y))
-    return Choice(name, math.fsum(q * e for q, e in zip(prior, each) if q > 0), math.sqrt(prior @ (mean - y)**2), float(prior @ m.variance(y)) * scale**2)
+    return Choice(
+        name,
+        math.fsum(q * e for q, e in zip(prior, each) if q > 0),
+        math.sqrt(prior @ (mean - y) ** 2),
+        float(prior @ m.variance(y)) * scale**2,
+    )
 
-def _fits(m, undo, loss) -> bool: return loss != "poisson" or undo(m.support[0]) >= 0 # Poisson loss of a negative number is infinite
 
-def _at(mechanism, points) -> ValueMechanism: return mechanism._with(mechanism.transition, points, mechanism.name)
+def _fits(m, undo, loss) -> bool:
+    return loss != "poisson" or undo(m.support[0]) >= 0  # Poisson loss of a negative number is infinite
+
+
+def _at(mechanism, points) -> ValueMechanism:
+    return mechanism._with(mechanism.transition, points, mechanism.name)
+
 
 def _finite_risk(name, m, prior, loss, privacy="epsilon") -> Choice:
     "Like `_choice`, with infinite loss where Poisson loss meets a negative output."
@@ -78,90 +148,131 @@ def _finite_risk(name, m, prior, loss, privacy="epsilon") -> Choice:
 @dataclass(frozen=True)
 class Guide:
     "All mechanisms for one prior, epsilon and loss; the least expected loss first."
+
     epsilon: float
     loss: str
-    choices: tuple # of Choice
+    choices: tuple  # of Choice
 
-    def __getitem__(self, name) -> Choice: return next(c for c in self.choices if c.name == name)
+    def __getitem__(self, name) -> Choice:
+        return next(c for c in self.choices if c.name == name)
 
-    def best(self,
-        n=1, # how many records with the same label a model averages over, >= 1
-    ) -> Choice: # among the purely epsilon-private ones
+    def best(
+        self,
+        n=1,  # how many records with the same label a model averages over, >= 1
+    ) -> Choice:  # among the purely epsilon-private ones
         "The mechanism with the least error for a model that averages over n records; for n = 1 by squared error of the label."
-        if isinstance(n, bool) or not isinstance(n, Integral) or n < 1: raise ValueError(f"n: needs an integer >= 1, got {n!r}")
+        if isinstance(n, bool) or not isinstance(n, Integral) or n < 1:
+            raise ValueError(f"n: needs an integer >= 1, got {n!r}")
         return min((c for c in self.choices if c.privacy == "epsilon"), key=lambda c: c.model_error(n))
 
     def _repr_markdown_(self):
         head = f"| mechanism ($\\epsilon$ = {self.epsilon:g}) | {self.loss} loss | squared error | bias | error of 100 averaged | error of 10,000 averaged |\n|---|---|---|---|---|---|\n"
         name = lambda c: c.name + (" *" if c.privacy != "epsilon" else "")
-        rows = "\n".join(f"| {name(c)} | {c.loss:.4g} | {c.mse:.4g} | {abs(c.bias) if c.bias > 1e-4 * math.sqrt(c.mse) else 0:.3g} | {c.model_error(100):.4g} | {c.model_error(10_000):.4g} |"
-                         for c in self.choices)
+        rows = "\n".join(
+            f"| {name(c)} | {c.loss:.4g} | {c.mse:.4g} | {abs(c.bias) if c.bias > 1e-4 * math.sqrt(c.mse) else 0:.3g} | {c.model_error(100):.4g} | {c.model_error(10_000):.4g} |"
+            for c in self.choices
+        )
         others = sorted({c.privacy for c in self.choices} - {"epsilon"})
         return head + rows + "".join(f"\n\n\\* private with {privacy}, not with epsilon alone" for privacy in others)
 
 # %% ../../nbs/privacy/14_regression.ipynb #4d288018
 def guide(
-    values, # the public values, strictly increasing
-    prior, # n_values weights >= 0
-    epsilon, # label-DP parameter, above 0
-    loss="squared", # "squared", "absolute" or "poisson": what RRonBins minimises and what is reported
-    delta=1e-5, # of the Gaussian alone, 0 < delta < 1
-) -> Guide: # TypeError or ValueError for bad input
+    values,  # the public values, strictly increasing
+    prior,  # n_values weights >= 0
+    epsilon,  # label-DP parameter, above 0
+    loss="squared",  # "squared", "absolute" or "poisson": what RRonBins minimises and what is reported
+    delta=1e-5,  # of the Gaussian alone, 0 < delta < 1
+) -> Guide:  # TypeError or ValueError for bad input
     "Expected loss, bias and scatter of every mechanism for a numeric label."
     y, epsilon, loss = check_values(values), check_epsilon(epsilon), _check_loss(loss)
     p = check_prior(prior, y)
-    if epsilon == 0: raise ValueError("epsilon: the guide compares releases that say something, and needs epsilon > 0")
+    if epsilon == 0:
+        raise ValueError("epsilon: the guide compares releases that say something, and needs epsilon > 0")
     wave, plain = square_wave(values, epsilon), randomized_response(values, epsilon)
     noisy = laplace(values, epsilon)
     a, less = math.exp(-epsilon), -math.expm1(-epsilon)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore") # a small epsilon or a narrow prior may leave nothing of a label; errors say so
+        warnings.simplefilter("ignore")  # a small epsilon or a narrow prior may leave nothing of a label; errors say so
         bins = rr_on_bins(values, p, epsilon, loss)
         near = rp_with_prior(np.concatenate([y[:1], (y[1:] + y[:-1]) / 2, y[-1:]]), p, epsilon)
-    found = [_finite_risk("RRonBins", bins, p, loss), _finite_risk("RRonBins, debiased", _at(bins, bins.debias_values(bins.points)), p, loss),
-             _finite_risk("RR", plain, p, loss), _finite_risk("RR, debiased", _at(plain, y + a * (len(y) * y - y.sum()) / less), p, loss),
-             _finite_risk("exponential", exponential(values, epsilon), p, loss), _finite_risk("Laplace", noisy, p, loss),
-             _finite_risk("Laplace, clipped", clipped(noisy), p, loss), _finite_risk("staircase", staircase(values, epsilon, "absolute" if loss == "absolute" else "squared"), p, loss),
-             _finite_risk("Gaussian", gaussian(values, epsilon, delta), p, loss, f"(epsilon, delta = {float(delta):g})"),
-             _interval_choice("RPWithPrior", near, y, p, loss), _interval_choice("square wave", wave, y, p, loss), _interval_choice("square wave, debiased", wave, y, p, loss, debias=True)]
-    if (y == np.rint(y)).all() and (y[-1] - y[0]) * (1 + 60 / epsilon) < 60_000 and len(y) * (y[-1] - y[0]) * (1 + 60 / epsilon) < 2**23:
+    found = [
+        _finite_risk("RRonBins", bins, p, loss),
+        _finite_risk("RRonBins, debiased", _at(bins, bins.debias_values(bins.points)), p, loss),
+        _finite_risk("RR", plain, p, loss),
+        _finite_risk("RR, debiased", _at(plain, y + a * (len(y) * y - y.sum()) / less), p, loss),
+        _finite_risk("exponential", exponential(values, epsilon), p, loss),
+        _finite_risk("Laplace", noisy, p, loss),
+        _finite_risk("Laplace, clipped", clipped(noisy), p, loss),
+        _finite_risk("staircase", staircase(values, epsilon, "absolute" if loss == "absolute" else "squared"), p, loss),
+        _finite_risk("Gaussian", gaussian(values, epsilon, delta), p, loss, f"(epsilon, delta = {float(delta):g})"),
+        _interval_choice("RPWithPrior", near, y, p, loss),
+        _interval_choice("square wave", wave, y, p, loss),
+        _interval_choice("square wave, debiased", wave, y, p, loss, debias=True),
+    ]
+    if (
+        (y == np.rint(y)).all()
+        and (y[-1] - y[0]) * (1 + 60 / epsilon) < 60_000
+        and len(y) * (y[-1] - y[0]) * (1 + 60 / epsilon) < 2**23
+    ):
         found.append(_finite_risk("discrete Laplace", discrete_laplace(values, epsilon), p, loss))
-    if (best := _unbiased(values, p, epsilon)) is not None: found.append(_finite_risk("best unbiased", best, p, loss))
+    if (best := _unbiased(values, p, epsilon)) is not None:
+        found.append(_finite_risk("best unbiased", best, p, loss))
     return Guide(epsilon, loss, tuple(sorted(found, key=lambda c: (c.loss, c.mse))))
 
-def _unbiased(values, prior, epsilon): # None where the program is too large or asks for more than a solver's precision
-    if len(values) > 64: return None
-    try: return optimal_unbiased(values, prior, epsilon)
-    except ValueError: return None
+
+def _unbiased(values, prior, epsilon):  # None where the program is too large or asks for more than a solver's precision
+    if len(values) > 64:
+        return None
+    try:
+        return optimal_unbiased(values, prior, epsilon)
+    except ValueError:
+        return None
 
 # %% ../../nbs/privacy/14_regression.ipynb #20135b5c
 def plot_guide(
-    values, # the public values, strictly increasing
-    prior, # n_values weights >= 0
-    epsilon=1., # of the right-hand picture, above 0
-    epsilons=(.25, .5, 1, 2, 3, 4, 6, 8), # of the left-hand picture, each above 0
-    names=("RRonBins", "RPWithPrior", "RR", "RR, debiased", "square wave, debiased", "Laplace", "staircase", "best unbiased"), # which mechanisms
-): # the two matplotlib axes; needs matplotlib
+    values,  # the public values, strictly increasing
+    prior,  # n_values weights >= 0
+    epsilon=1.0,  # of the right-hand picture, above 0
+    epsilons=(0.25, 0.5, 1, 2, 3, 4, 6, 8),  # of the left-hand picture, each above 0
+    names=(
+        "RRonBins",
+        "RPWithPrior",
+        "RR",
+        "RR, debiased",
+        "square wave, debiased",
+        "Laplace",
+        "staircase",
+        "best unbiased",
+    ),  # which mechanisms
+):  # the two matplotlib axes; needs matplotlib
     "Label error against epsilon, and model error against the number of records."
     import matplotlib.pyplot as plt
+
     _, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2))
     every, n = [guide(values, prior, e) for e in epsilons], np.geomspace(1, 1e6, 61)
     here = guide(values, prior, epsilon)
     for k, name in enumerate(n for n in names if n in {c.name for c in here.choices}):
         label = name if here[name].privacy == "epsilon" else f"{name}, {here[name].privacy}"
-        style = dict(label=label, color=f"C{k}", linestyle="-" if here[name].bias > .01 else "--")
+        style = dict(label=label, color=f"C{k}", linestyle="-" if here[name].bias > 0.01 else "--")
         left.plot(epsilons, [g[name].mse for g in every], **style)
         right.plot(n, [here[name].model_error(m) for m in n], **style)
     left.set(yscale="log", xlabel="$\\epsilon$", ylabel="expected squared error", title="of one released label")
-    right.set(xscale="log", yscale="log", xlabel="records averaged", title=f"of an average, $\\epsilon$ = {epsilon:g} (dashed: unbiased)")
+    right.set(
+        xscale="log",
+        yscale="log",
+        xlabel="records averaged",
+        title=f"of an average, $\\epsilon$ = {epsilon:g} (dashed: unbiased)",
+    )
     right.legend(fontsize=8)
     return left, right
 
 # %% ../../nbs/privacy/14_regression.ipynb #d14f5c26
 def to_values(
-    labels, # a column of finite numbers
-    values, # the public values, strictly increasing
-) -> np.ndarray: # float [n]: each label's nearest public value, the smaller of two equally near; out-of-range labels clipped
+    labels,  # a column of finite numbers
+    values,  # the public values, strictly increasing
+) -> (
+    np.ndarray
+):  # float [n]: each label's nearest public value, the smaller of two equally near; out-of-range labels clipped
     "Labels moved to the public grid."
     y = check_values(values)
     return y[np.searchsorted(_cuts(y), _numbers(labels))]

@@ -7,9 +7,12 @@ __all__ = ['NEIGHBOURING', 'METHODS', 'table_digest', 'Statement', 'Release', 'd
            'release']
 
 # %% ../../nbs/privacy/06_release.ipynb #a6f3e4c8
+import hashlib
+import json
+import math
+import sys
 from dataclasses import MISSING, asdict, dataclass, fields
 from numbers import Real
-import hashlib, json, math, sys
 
 import numpy as np
 
@@ -21,12 +24,20 @@ from .mechanism import Mechanism, check_prior
 from .optimal import frontier, optimal_rr, place, retention
 from .partition import check_settings, partition_by_weight
 from .prior import estimate_prior, n_prior_rows, split
-from .sampling import MAX_ENTRIES, MAX_OUTPUTS, Certificate, RandomBits, check_epsilon, check_size, seed_sequence
+from blockrr.privacy.sampling import (
+    MAX_ENTRIES,
+    MAX_OUTPUTS,
+    Certificate,
+    RandomBits,
+    check_epsilon,
+    check_size,
+    seed_sequence,
+)
 
 # %% ../../nbs/privacy/06_release.ipynb #ca9563c0
 def table_digest(
-    weights, # int [n_labels, n_outputs]: the table that is sampled from; in general a mechanism's `integers`
-) -> str: # 64 hexadecimal digits
+    weights,  # int [n_labels, n_outputs]: the table that is sampled from; in general a mechanism's `integers`
+) -> str:  # 64 hexadecimal digits
     "SHA-256 of a table's shape and of its entries as little-endian 64-bit integers, row by row."
     W = np.ascontiguousarray(weights, "<i8")
     return hashlib.sha256(f"{W.shape[0]} x {W.shape[1]}\n".encode() + W.tobytes()).hexdigest()
@@ -34,47 +45,66 @@ def table_digest(
 # %% ../../nbs/privacy/06_release.ipynb #077682f7
 NEIGHBOURING = "Two data sets are neighbours if they differ in the label of one row. Features, the number of rows and the split of rows are public."
 _ONE_USE = "Every label is used once, in its own release; the labels of different rows are disjoint data, so epsilon is the largest over rows, not a sum (parallel composition)."
-_TWO_PARTS = ("Each label is used once, either for the prior or for its own release, in two disjoint sets of rows that were chosen without looking at labels, "
-              "so epsilon is the larger of the two and not their sum (parallel composition).")
-_GIVEN = _ONE_USE + " The prior was given and is counted as public: if it was made from these labels, that has to be paid for separately."
+_TWO_PARTS = (
+    "Each label is used once, either for the prior or for its own release, in two disjoint sets of rows that were chosen without looking at labels, "
+    "so epsilon is the larger of the two and not their sum (parallel composition)."
+)
+_GIVEN = (
+    _ONE_USE
+    + " The prior was given and is counted as public: if it was made from these labels, that has to be paid for separately."
+)
 
 # %% ../../nbs/privacy/06_release.ipynb #5946eb17
 @dataclass(frozen=True)
 class Statement:
     "What a release promises, in public facts only."
-    mechanism: str # its name
-    epsilon: float # label-DP of the whole release, rounded up
-    epsilon_asked: float # what was asked for
-    holds: bool # whether the whole is within what was asked for
-    epsilon_prior: float # what the prior cost; 0 if it was given or not needed
-    epsilon_response: float # what the released labels cost, certified from the integers, rounded up
-    composition: str # why the whole costs the larger of the two
-    neighbouring: str # which data sets epsilon makes hard to tell apart
-    rows: int # in the data set
-    rows_prior: int # used for the prior and not released
-    rows_released: int
-    n_labels: int # size of the public domain
-    n_outputs: int # how many of them can be released
-    sigma: float # BlockRR's majority threshold; None for other mechanisms
-    l: int # BlockRR's number of dominant outputs; None for other mechanisms
-    table_sha256: str # digest of the integers that were sampled from
-    denominator: str # what each row of them sums to, in decimal digits
-    reproducible: bool # True: whoever knows or can guess the seed undoes the release
-    dataset_id: str # the ledger's id of the data set; None without a ledger
-    version: str # of this library
-    floor: float = None # OptimalRR's floor, a fraction of the largest possible; None for other mechanisms, and then not written
-    part: str = None # the ledger's name for these rows, promised to be in no other part; None, and not written: all rows
 
-    def to_json(self) -> str: # infinity is written as the string "inf", since JSON has no number for it
+    mechanism: str  # its name
+    epsilon: float  # label-DP of the whole release, rounded up
+    epsilon_asked: float  # what was asked for
+    holds: bool  # whether the whole is within what was asked for
+    epsilon_prior: float  # what the prior cost; 0 if it was given or not needed
+    epsilon_response: float  # what the released labels cost, certified from the integers, rounded up
+    composition: str  # why the whole costs the larger of the two
+    neighbouring: str  # which data sets epsilon makes hard to tell apart
+    rows: int  # in the data set
+    rows_prior: int  # used for the prior and not released
+    rows_released: int
+    n_labels: int  # size of the public domain
+    n_outputs: int  # how many of them can be released
+    sigma: float  # BlockRR's majority threshold; None for other mechanisms
+    l: int  # BlockRR's number of dominant outputs; None for other mechanisms
+    table_sha256: str  # digest of the integers that were sampled from
+    denominator: str  # what each row of them sums to, in decimal digits
+    reproducible: bool  # True: whoever knows or can guess the seed undoes the release
+    dataset_id: str  # the ledger's id of the data set; None without a ledger
+    version: str  # of this library
+    floor: float = (
+        None  # OptimalRR's floor, a fraction of the largest possible; None for other mechanisms, and then not written
+    )
+    part: str = (
+        None  # the ledger's name for these rows, promised to be in no other part; None, and not written: all rows
+    )
+
+    def to_json(self) -> str:  # infinity is written as the string "inf", since JSON has no number for it
         "The statement as JSON."
-        facts = {k: "inf" if v == math.inf else v for k, v in asdict(self).items() if v is not None or k not in ("floor", "part")}
+        facts = {
+            k: "inf" if v == math.inf else v
+            for k, v in asdict(self).items()
+            if v is not None or k not in ("floor", "part")
+        }
         return json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str): # the same statement; ValueError if a field is missing or unknown
+    def from_json(cls, text: str):  # the same statement; ValueError if a field is missing or unknown
         "Read a statement back."
-        facts, names, needed = json.loads(text), {f.name for f in fields(cls)}, {f.name for f in fields(cls) if f.default is MISSING}
-        if not isinstance(facts, dict) or not needed <= set(facts) <= names: raise ValueError(f"statement: needs exactly the fields {', '.join(sorted(needed))}")
+        facts, names, needed = (
+            json.loads(text),
+            {f.name for f in fields(cls)},
+            {f.name for f in fields(cls) if f.default is MISSING},
+        )
+        if not isinstance(facts, dict) or not needed <= set(facts) <= names:
+            raise ValueError(f"statement: needs exactly the fields {', '.join(sorted(needed))}")
         return cls(**{k: math.inf if v == "inf" and k.startswith("epsilon") else v for k, v in facts.items()})
 
     def matches(self, mechanism: Mechanism) -> bool:
@@ -85,13 +115,14 @@ class Statement:
 @dataclass(frozen=True, eq=False)
 class Release:
     "Released labels, everything public that led to them, and what they guarantee."
-    labels: object # released labels, in the container that came in, for the rows of `index` only
-    index: np.ndarray # int [n_released]: the rows they belong to, increasing; the others paid for the prior
-    prior: np.ndarray # float [n_labels]: the estimated (or given) prior; None for RR
-    mechanism: Mechanism # what the labels went through
-    certificate: Certificate # the epsilon of the whole release, prior included
-    reproducible: bool # True if a seed was given: then not private against whoever knows or can guess the seed
-    statement: Statement # what may be published with the labels
+
+    labels: object  # released labels, in the container that came in, for the rows of `index` only
+    index: np.ndarray  # int [n_released]: the rows they belong to, increasing; the others paid for the prior
+    prior: np.ndarray  # float [n_labels]: the estimated (or given) prior; None for RR
+    mechanism: Mechanism  # what the labels went through
+    certificate: Certificate  # the epsilon of the whole release, prior included
+    reproducible: bool  # True if a seed was given: then not private against whoever knows or can guess the seed
+    statement: Statement  # what may be published with the labels
 
     def to_json(self) -> str:
         "The public statement as JSON: no label, no count, no prior."
@@ -100,35 +131,56 @@ class Release:
     def __repr__(self):
         c, n = self.certificate, len(self.index)
         none = "; epsilon is infinite: NO privacy" if math.isinf(c.claimed) else ""
-        how = "reproducible from its seed, hence NOT private against anyone who knows or can guess it" if self.reproducible else "secure randomness"
-        return (f"Release of {n:,} labels by {self.mechanism.name}: label DP with epsilon {c.epsilon:.6g} certified "
-                f"({'within' if c.holds else 'EXCEEDS'} the {c.claimed:g} asked for){none}; {how}")
+        how = (
+            "reproducible from its seed, hence NOT private against anyone who knows or can guess it"
+            if self.reproducible
+            else "secure randomness"
+        )
+        return (
+            f"Release of {n:,} labels by {self.mechanism.name}: label DP with epsilon {c.epsilon:.6g} certified "
+            f"({'within' if c.holds else 'EXCEEDS'} the {c.claimed:g} asked for){none}; {how}"
+        )
 
 # %% ../../nbs/privacy/06_release.ipynb #d9afbf28
 def default_settings(
-    epsilon, # label-DP parameter, 0 to infinity
-) -> tuple: # (sigma, l); l = None stands for all outputs of majority labels
+    epsilon,  # label-DP parameter, 0 to infinity
+) -> tuple:  # (sigma, l); l = None stands for all outputs of majority labels
     "Settings of BlockRR that depend on nothing but epsilon; coarse versions of the paper's table for CIFAR-10_1."
     epsilon = check_epsilon(epsilon)
-    if epsilon < 1.5: return 1.2, None
-    if epsilon < 2.5: return .8, 2
-    return (.8, 0) if epsilon < 4 else (.5, 0)
+    if epsilon < 1.5:
+        return 1.2, None
+    if epsilon < 2.5:
+        return 0.8, 2
+    return (0.8, 0) if epsilon < 4 else (0.5, 0)
+
 
 def check_floor(
-    floor, # the least retention as a fraction of the largest possible, 0 to 1
-) -> float: # TypeError or ValueError otherwise
+    floor,  # the least retention as a fraction of the largest possible, 0 to 1
+) -> float:  # TypeError or ValueError otherwise
     "Refuse a floor that is no fraction."
-    if isinstance(floor, (bool, np.bool_)) or not isinstance(floor, Real): raise TypeError(f"floor: needs a number from 0 to 1, got {floor!r}")
-    if not 0 <= floor <= 1: raise ValueError(f"floor: needs 0 <= floor <= 1, a fraction of the largest possible retention, got {floor}")
+    if isinstance(floor, (bool, np.bool_)) or not isinstance(floor, Real):
+        raise TypeError(f"floor: needs a number from 0 to 1, got {floor!r}")
+    if not 0 <= floor <= 1:
+        raise ValueError(f"floor: needs 0 <= floor <= 1, a fraction of the largest possible retention, got {floor}")
     return float(floor)
 
-def _mechanism(method, domain, epsilon, prior, sigma, l, floor=None) -> tuple: # (mechanism, sigma, l), the last two as BlockRR used them
+
+def _mechanism(
+    method, domain, epsilon, prior, sigma, l, floor=None
+) -> tuple:  # (mechanism, sigma, l), the last two as BlockRR used them
     "The mechanism of a method; sigma and l matter to BlockRR alone, floor to OptimalRR alone."
-    if method == "optimal_rr": return optimal_rr(prior, epsilon, check_floor(floor) * frontier(prior, epsilon).largest_floor, domain), None, None
-    if method == "rr": return rr(domain, epsilon), None, None
+    if method == "optimal_rr":
+        return (
+            optimal_rr(prior, epsilon, check_floor(floor) * frontier(prior, epsilon).largest_floor, domain),
+            None,
+            None,
+        )
+    if method == "rr":
+        return rr(domain, epsilon), None, None
     if method == "rr_with_prior":
         k, room = best_k(prior, epsilon), min(MAX_ENTRIES // len(domain), MAX_OUTPUTS)
-        if room < k == len(domain): return rr(domain, epsilon), None, None # the same mechanism, without a table
+        if room < k == len(domain):
+            return rr(domain, epsilon), None, None  # the same mechanism, without a table
         return rr_with_prior(prior, epsilon, min(k, room), domain), None, None
     default_sigma, default_l = default_settings(epsilon)
     sigma = default_sigma if sigma is None else sigma
@@ -143,100 +195,164 @@ def _check_ledger(ledger, dataset_id, budget, part=None):
     "A Ledger or None, or an error that says which argument lacks which other."
     if ledger is None:
         for name, value in (("dataset_id", dataset_id), ("budget", budget), ("part", part)):
-            if value is not None: raise ValueError(f"{name}: needs ledger= as well, the file in which it is kept")
+            if value is not None:
+                raise ValueError(f"{name}: needs ledger= as well, the file in which it is kept")
         return None
-    if dataset_id is None: raise ValueError("dataset_id: needs a name for the data set, under which the ledger adds up what is spent")
+    if dataset_id is None:
+        raise ValueError("dataset_id: needs a name for the data set, under which the ledger adds up what is spent")
     return ledger if isinstance(ledger, Ledger) else Ledger(ledger)
 
-def _statement(mechanism, certificate, response, paid, n, n_released, sigma, l, seed, dataset_id, floor, composition, part) -> Statement:
+
+def _statement(
+    mechanism, certificate, response, paid, n, n_released, sigma, l, seed, dataset_id, floor, composition, part
+) -> Statement:
     "The public facts of a release."
-    return Statement(mechanism.name, certificate.epsilon, certificate.claimed, certificate.holds, paid, response.epsilon,
-                     composition, NEIGHBOURING, n, n - n_released, n_released, len(mechanism.labels), len(mechanism.outputs),
-                     sigma, l, table_digest(mechanism.integers), str(mechanism.denominator), seed is not None, dataset_id, sys.modules["blockrr"].__version__, floor, part)
+    return Statement(
+        mechanism.name,
+        certificate.epsilon,
+        certificate.claimed,
+        certificate.holds,
+        paid,
+        response.epsilon,
+        composition,
+        NEIGHBOURING,
+        n,
+        n - n_released,
+        n_released,
+        len(mechanism.labels),
+        len(mechanism.outputs),
+        sigma,
+        l,
+        table_digest(mechanism.integers),
+        str(mechanism.denominator),
+        seed is not None,
+        dataset_id,
+        sys.modules["blockrr"].__version__,
+        floor,
+        part,
+    )
 
 # %% ../../nbs/privacy/06_release.ipynb #3da8fb70
 METHODS = ("rr", "rr_with_prior", "block_rr", "optimal_rr")
 
-def _checked(labels, epsilon, domain, method, sigma, l, floor, prior_fraction, prior, seed) -> tuple: # (codes, epsilon, domain, prior, whether to estimate it)
+
+def _checked(
+    labels, epsilon, domain, method, sigma, l, floor, prior_fraction, prior, seed
+) -> tuple:  # (codes, epsilon, domain, prior, whether to estimate it)
     "Every check of a release's input; no secret randomness yet."
     epsilon, domain = check_epsilon(epsilon), Domain(domain)
-    if method not in METHODS: raise ValueError(f"method: needs one of {', '.join(METHODS)}, got {method!r}")
-    if prior is not None: prior = check_prior(prior, domain)
-    if seed is not None: seed_sequence(seed)
+    if method not in METHODS:
+        raise ValueError(f"method: needs one of {', '.join(METHODS)}, got {method!r}")
+    if prior is not None:
+        prior = check_prior(prior, domain)
+    if seed is not None:
+        seed_sequence(seed)
     for name, value, owner in (("floor", floor, "optimal_rr"), ("sigma", sigma, "block_rr"), ("l", l, "block_rr")):
-        if value is not None and method != owner: raise ValueError(f"{name}: only the method {owner!r} has one, got {value!r} for {method!r}")
-    check_settings(1. if sigma is None else sigma, 0 if l is None else l)
-    if method == "optimal_rr": check_floor(floor)
+        if value is not None and method != owner:
+            raise ValueError(f"{name}: only the method {owner!r} has one, got {value!r} for {method!r}")
+    check_settings(1.0 if sigma is None else sigma, 0 if l is None else l)
+    if method == "optimal_rr":
+        check_floor(floor)
     codes = domain.encode(labels)
     estimate = method != "rr" and prior is None
-    if method == "block_rr" or estimate and method == "optimal_rr": check_size(len(domain), len(domain)) # not only after the debit
-    if method == "rr_with_prior" and not estimate: check_size(len(domain), best_k(prior, epsilon))
-    split(min(len(codes), 2) if estimate else 2, prior_fraction, 0) # its checks only
+    if method == "block_rr" or estimate and method == "optimal_rr":
+        check_size(len(domain), len(domain))  # not only after the debit
+    if method == "rr_with_prior" and not estimate:
+        check_size(len(domain), best_k(prior, epsilon))
+    split(min(len(codes), 2) if estimate else 2, prior_fraction, 0)  # its checks only
     return codes, epsilon, domain, None if method == "rr" else prior, estimate
 
 # %% ../../nbs/privacy/06_release.ipynb #8e62ac01
 def warn_of_prior(
-    n: int, # rows of the data set
-    prior_fraction: float, # share of them that the prior comes from
-    n_labels: int, # size of the domain
-    epsilon: float, # of the prior
-    needed=rows_needed, # a function (n_labels, epsilon) -> rows
-    name="prior_fraction", # the parameter's, for the message
+    n: int,  # rows of the data set
+    prior_fraction: float,  # share of them that the prior comes from
+    n_labels: int,  # size of the domain
+    epsilon: float,  # of the prior
+    needed=rows_needed,  # a function (n_labels, epsilon) -> rows
+    name="prior_fraction",  # the parameter's, for the message
 ):
     "Warn where the rows set aside cannot bear a prior."
     most = needed(n_labels, epsilon)
     more = f"set {name} to {math.ceil(1000 * most / n) / 1000:g}" if most < n / 2 else "use more rows"
     warn_of_few_rows(n_prior_rows(n, prior_fraction), most, n_labels, epsilon, more)
 
+
 def _changed(mechanism, prior) -> float:
     "The probability that a released label is not the true one, under a released or public prior."
     return 1 - (retention(mechanism).mean() if prior is None else place(mechanism, prior).accuracy)
 
+
 def _warn_of(mechanism, prior, n_rows):
     "Warn of labels that are never released, and where practically no label changes."
     warn_of_dropped(len(mechanism.outputs), len(mechanism.labels), mechanism.name)
-    if len(mechanism.outputs) > 1: warn_of_no_change(_changed(mechanism, prior), n_rows, len(mechanism.labels), mechanism.epsilon)
+    if len(mechanism.outputs) > 1:
+        warn_of_no_change(_changed(mechanism, prior), n_rows, len(mechanism.labels), mechanism.epsilon)
 
 # %% ../../nbs/privacy/06_release.ipynb #320f5899
 @says_what_is_spent
 def release(
-    labels, # column of n true labels: list, tuple, array, series or tensor
-    epsilon, # label-DP parameter of the whole release, 0 to infinity: a number, a Decimal, a Fraction or a string such as "0.1"
-    domain, # the public domain: an integer K or a sequence of K labels; never inferred from the labels
-    method="block_rr", # "rr", "rr_with_prior", "block_rr" or "optimal_rr"
-    sigma=None, # BlockRR: majority threshold, > 0; None: default_settings(epsilon)
-    l=None, # BlockRR: number of dominant outputs, >= 0; None: default_settings(epsilon)
-    prior_fraction=.01, # share of rows used for the prior and not released; "rr" and a given prior use none
-    prior=None, # a public prior, n_labels weights >= 0, or a Series or a dict; None: estimate it, by the paper's rule
-    seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
-    ledger=None, # a Ledger or the path of one: epsilon is debited there, on disk, before any bit is drawn
-    dataset_id=None, # with a ledger, str: names the data set, the same for the same labels
-    budget=None, # with a ledger, 0 to infinity, as epsilon: the data set's budget; needed the first time
-    floor=None, # OptimalRR, which needs one: least retention of a class, 0 (RRWithPrior) to 1 (RR), a fraction of the largest possible
-    part=None, # with a ledger, str: names rows that you promise are in no other part; parts cost their maximum. None: all rows
-) -> Release: # TypeError, ValueError, OSError or BudgetExceeded, and nothing was released; a debit before an error is told
+    labels,  # column of n true labels: list, tuple, array, series or tensor
+    epsilon,  # label-DP parameter of the whole release, 0 to infinity: a number, a Decimal, a Fraction or a string such as "0.1"
+    domain,  # the public domain: an integer K or a sequence of K labels; never inferred from the labels
+    method="block_rr",  # "rr", "rr_with_prior", "block_rr" or "optimal_rr"
+    sigma=None,  # BlockRR: majority threshold, > 0; None: default_settings(epsilon)
+    l=None,  # BlockRR: number of dominant outputs, >= 0; None: default_settings(epsilon)
+    prior_fraction=0.01,  # share of rows used for the prior and not released; "rr" and a given prior use none
+    prior=None,  # a public prior, n_labels weights >= 0, or a Series or a dict; None: estimate it, by the paper's rule
+    seed=None,  # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
+    ledger=None,  # a Ledger or the path of one: epsilon is debited there, on disk, before any bit is drawn
+    dataset_id=None,  # with a ledger, str: names the data set, the same for the same labels
+    budget=None,  # with a ledger, 0 to infinity, as epsilon: the data set's budget; needed the first time
+    floor=None,  # OptimalRR, which needs one: least retention of a class, 0 (RRWithPrior) to 1 (RR), a fraction of the largest possible
+    part=None,  # with a ledger, str: names rows that you promise are in no other part; parts cost their maximum. None: all rows
+) -> (
+    Release
+):  # TypeError, ValueError, OSError or BudgetExceeded, and nothing was released; a debit before an error is told
     "Release labels with label differential privacy (Algorithm 2 of the paper)."
     ledger = _check_ledger(ledger, dataset_id, budget, part)
     asked = exact_amount(epsilon)
     epsilon = to_float(asked, up=False)
-    codes, epsilon, domain, prior, estimate = _checked(labels, epsilon, domain, method, sigma, l, floor, prior_fraction, prior, seed)
-    if estimate: warn_of_prior(len(codes), prior_fraction, len(domain), epsilon)
+    codes, epsilon, domain, prior, estimate = _checked(
+        labels, epsilon, domain, method, sigma, l, floor, prior_fraction, prior, seed
+    )
+    if estimate:
+        warn_of_prior(len(codes), prior_fraction, len(domain), epsilon)
     made = None if estimate else _mechanism(method, domain, epsilon, prior, sigma, l, floor)
-    if made: # what needs no label is made before the debit, and warned of
+    if made:  # what needs no label is made before the debit, and warned of
         made[0]._sampler()
         _warn_of(made[0], prior, len(codes))
-    if ledger is not None: ledger.spend(dataset_id, asked, budget, note=f"release by {method}", part=part)
-    rows, paid, composition = np.arange(len(codes)), 0., _TWO_PARTS if estimate else _ONE_USE if prior is None else _GIVEN
+    if ledger is not None:
+        ledger.spend(dataset_id, asked, budget, note=f"release by {method}", part=part)
+    rows, paid, composition = (
+        np.arange(len(codes)),
+        0.0,
+        _TWO_PARTS if estimate else _ONE_USE if prior is None else _GIVEN,
+    )
     if estimate:
         prior_rows, rows = split(len(codes), prior_fraction, seed)
         prior, paid = estimate_prior(codes[prior_rows], len(domain), epsilon, seed, quiet=True), epsilon
     mechanism, sigma, l = made or _mechanism(method, domain, epsilon, prior, sigma, l, floor)
-    if estimate: _warn_of(mechanism, prior, len(rows)) # before any label is released
+    if estimate:
+        _warn_of(mechanism, prior, len(rows))  # before any label is released
     response = mechanism.certify()
     total = max(response.epsilon, paid)
     certificate = Certificate(total, epsilon, response.holds and total <= epsilon, response.worst)
     chosen = codes if len(rows) == len(codes) else codes[rows]
     bits = RandomBits(seed, "responses", mechanism.integers, chosen)
     released = domain.decode(mechanism._release(chosen, bits), like=labels, rows=rows)
-    statement = _statement(mechanism, certificate, response, paid, len(codes), len(rows), sigma, l, seed, dataset_id, floor, composition, part)
+    statement = _statement(
+        mechanism,
+        certificate,
+        response,
+        paid,
+        len(codes),
+        len(rows),
+        sigma,
+        l,
+        seed,
+        dataset_id,
+        floor,
+        composition,
+        part,
+    )
     return Release(released, rows, prior, mechanism, certificate, seed is not None, statement)

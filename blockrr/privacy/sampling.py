@@ -7,36 +7,44 @@ __all__ = ['DENOMINATOR', 'MAX_ENTRIES', 'MAX_OUTPUTS', 'check_epsilon', 'exact_
            'Certificate', 'certify_table', 'certify_matrix', 'RandomBits', 'seed_sequence', 'draw', 'discrete_laplace']
 
 # %% ../../nbs/privacy/01_sampling.ipynb #60158c58
+import hashlib
+import math
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from numbers import Integral, Rational, Real
-from concurrent.futures import ThreadPoolExecutor
-import hashlib, math, os, threading
 
 import numpy as np
 
 # %% ../../nbs/privacy/01_sampling.ipynb #e412170c
 def check_epsilon(
-    epsilon, # the privacy parameter, a real number from 0 to infinity
-) -> float: # the same as a float; TypeError or ValueError otherwise
+    epsilon,  # the privacy parameter, a real number from 0 to infinity
+) -> float:  # the same as a float; TypeError or ValueError otherwise
     "Refuse an epsilon that is no number, negative or NaN."
     if isinstance(epsilon, (bool, np.bool_)) or not isinstance(epsilon, Real):
         raise TypeError(f"epsilon: needs a real number, got {type(epsilon).__name__}")
-    try: value = float(epsilon) + 0. # -0.0 becomes 0.0
-    except OverflowError: raise ValueError("epsilon: too large for a float; use math.inf") from None
-    if not value >= 0: raise ValueError(f"epsilon: needs 0 <= epsilon <= infinity, got {value}")
+    try:
+        value = float(epsilon) + 0.0  # -0.0 becomes 0.0
+    except OverflowError:
+        raise ValueError("epsilon: too large for a float; use math.inf") from None
+    if not value >= 0:
+        raise ValueError(f"epsilon: needs 0 <= epsilon <= infinity, got {value}")
     return value
 
 # %% ../../nbs/privacy/01_sampling.ipynb #1617f9bd
 DENOMINATOR = 2**62
 _SHIFT = 128
 
+
 def exact_epsilon(
-    epsilon: float, # finite, >= 0
-) -> Decimal: # at most the float, and at most its shortest decimal
+    epsilon: float,  # finite, >= 0
+) -> Decimal:  # at most the float, and at most its shortest decimal
     "The number that a float epsilon promises: .1 promises a tenth, although the float is a little more."
     return min(Decimal(epsilon), Decimal(repr(float(epsilon))))
+
 
 def _exp_bound(epsilon: float) -> int:
     "An integer E with E / 2**128 <= e**epsilon, close from below; epsilon up to 64."
@@ -44,124 +52,168 @@ def _exp_bound(epsilon: float) -> int:
         ctx.prec = 90
         return int(exact_epsilon(epsilon).exp() * (1 - Decimal(10) ** -80) * 2**_SHIFT)
 
+
 def _caps(low, epsilon: float) -> np.ndarray:
     "The largest integers that low may be raised to: floor(e**epsilon * low), at most the denominator."
-    if epsilon > 44: return np.where(low > 0, DENOMINATOR, 0) # e**44 > 2**62
+    if epsilon > 44:
+        return np.where(low > 0, DENOMINATOR, 0)  # e**44 > 2**62
     E = _exp_bound(epsilon)
     return np.array([min(DENOMINATOR, max(w, w * E >> _SHIFT)) for w in low.tolist()], np.int64)
 
 # %% ../../nbs/privacy/01_sampling.ipynb #52ff9991
 MAX_ENTRIES, MAX_OUTPUTS, _ENTRY_BYTES = 1 << 24, 1 << 16, 100
 
+
 def check_size(
-    n_labels: int, # rows of the table
-    n_outputs: int, # columns of the table
+    n_labels: int,  # rows of the table
+    n_outputs: int,  # columns of the table
 ):
     "Refuse a table that is too large, with the memory that it would need; called before anything is allocated."
-    if n_labels * n_outputs <= MAX_ENTRIES and n_outputs <= MAX_OUTPUTS: return
+    if n_labels * n_outputs <= MAX_ENTRIES and n_outputs <= MAX_OUTPUTS:
+        return
     need = n_labels * n_outputs * _ENTRY_BYTES / 2**30
-    raise ValueError(f"domain: a table of {n_labels:,} labels by {n_outputs:,} outputs would need about {need:,.1f} GiB of memory; "
-                     f"at most {MAX_ENTRIES:,} entries ({MAX_ENTRIES * _ENTRY_BYTES / 2**30:.1f} GiB) and {MAX_OUTPUTS:,} outputs are supported. "
-                     "Merge labels, keep fewer outputs, or use plain RR, which needs no table")
+    raise ValueError(
+        f"domain: a table of {n_labels:,} labels by {n_outputs:,} outputs would need about {need:,.1f} GiB of memory; "
+        f"at most {MAX_ENTRIES:,} entries ({MAX_ENTRIES * _ENTRY_BYTES / 2**30:.1f} GiB) and {MAX_OUTPUTS:,} outputs are supported. "
+        "Merge labels, keep fewer outputs, or use plain RR, which needs no table"
+    )
 
 # %% ../../nbs/privacy/01_sampling.ipynb #2c5a95a3
 def _bounds(floor, epsilon: float):
     "Smallest and largest integer of every column; floor: the columns' smallest probabilities."
-    top = int(np.argmax(floor)) # some units more or less are relatively least here
+    top = int(np.argmax(floor))  # some units more or less are relatively least here
     low = np.maximum(np.ceil(DENOMINATOR * floor), 1).astype(np.int64)
     low[top] -= max(0, sum(low.tolist()) - DENOMINATOR)
     cap = _caps(low, epsilon)
-    while (short := DENOMINATOR - sum(cap.tolist())) > 0: # for an epsilon so small that e**epsilon * low rounds to low
+    while (short := DENOMINATOR - sum(cap.tolist())) > 0:  # for an epsilon so small that e**epsilon * low rounds to low
         low[top] += short
         cap = _caps(low, epsilon)
-    if sum(low.tolist()) > DENOMINATOR: raise RuntimeError(f"integer table: no room in {DENOMINATOR} for {len(low)} outputs")
+    if sum(low.tolist()) > DENOMINATOR:
+        raise RuntimeError(f"integer table: no room in {DENOMINATOR} for {len(low)} outputs")
     return low, cap
+
 
 def _fill(table, low, cap, probability):
     "Bring every row's sum to the denominator, likeliest entries first, staying within [low, cap]."
     order = np.argsort(-probability, axis=1, kind="stable")
     missing = np.array([[DENOMINATOR - total] for total in _row_sums(table)], np.int64)
     bound = np.where(missing > 0, cap, low)
-    room = np.minimum(np.abs(np.take_along_axis(bound - table, order, 1)), np.abs(missing)) # the clip keeps sums small
+    room = np.minimum(np.abs(np.take_along_axis(bound - table, order, 1)), np.abs(missing))  # the clip keeps sums small
     before = np.minimum(np.cumsum(room.astype(float), 1) - room, 2.0**62).astype(np.int64)
     give = np.sign(missing) * np.clip(np.abs(missing) - before, 0, room)
     np.put_along_axis(table, order, np.take_along_axis(table, order, 1) + give, 1)
     return table
 
 # %% ../../nbs/privacy/01_sampling.ipynb #6a2e0b3f
-def _rounded(P, low, cap): return _fill(np.clip(np.rint(DENOMINATOR * P).astype(np.int64), low, cap), low, cap, P)
+def _rounded(P, low, cap):
+    return _fill(np.clip(np.rint(DENOMINATOR * P).astype(np.int64), low, cap), low, cap, P)
+
 
 def _strays(table, P) -> float:
     "How far entries are from their probabilities, as a part of nine tenths of what is promised."
     return (np.abs(table - DENOMINATOR * P) / np.where(P > 9.99e-7, 9e-13 * DENOMINATOR * P, 14)).max()
 
+
 def _closest_bounds(P, epsilon: float):
     "The bounds whose table is within the promise; if there are none, the best of a few."
     floor, found = P.min(0), []
-    for small, large in ((0, 0), (4, 4), (4, 1), (4, -1), (4, -2), (4, -4)): # a small one may only grow: it has to reach the next integer
+    for small, large in (
+        (0, 0),
+        (4, 4),
+        (4, 1),
+        (4, -1),
+        (4, -2),
+        (4, -4),
+    ):  # a small one may only grow: it has to reach the next integer
         low, cap = _bounds(floor * (1 + 2.0**-52 * np.where(floor < 2.0**-10, small, large)), epsilon)
         found.append((_strays(_rounded(P, low, cap), P), len(found), low, cap))
-        if found[-1][0] <= 1: break
+        if found[-1][0] <= 1:
+            break
     return min(found, key=lambda b: b[:2])[2:]
 
 # %% ../../nbs/privacy/01_sampling.ipynb #393a8f09
 def integer_table(
-    transition, # float [n_labels, n_outputs], rows sum to 1
-    epsilon, # the privacy that the table must have, 0 to infinity
-) -> np.ndarray: # int64 [n_labels, n_outputs], every row sums to 2**62; ValueError if the matrix is not epsilon-private
+    transition,  # float [n_labels, n_outputs], rows sum to 1
+    epsilon,  # the privacy that the table must have, 0 to infinity
+) -> (
+    np.ndarray
+):  # int64 [n_labels, n_outputs], every row sums to 2**62; ValueError if the matrix is not epsilon-private
     "Round a transition matrix to integers, towards more privacy."
     T, epsilon = _check_transition(transition), check_epsilon(epsilon)
     live = T.max(0) > 0
     P, out = T[:, live], np.zeros(T.shape, np.int64)
-    if math.isinf(epsilon): low, cap = np.int64(0), np.where(P > 0, DENOMINATOR, 0)
+    if math.isinf(epsilon):
+        low, cap = np.int64(0), np.where(P > 0, DENOMINATOR, 0)
     else:
         floor = P.min(0)
         if (P * math.exp(-epsilon) > floor * (1 + 1e-9) + 1e-300).any():
             raise ValueError(f"transition: is not {epsilon}-private: a column's entries differ by more than e**epsilon")
         low, cap = _closest_bounds(P, epsilon)
     out[:, live] = _rounded(P, low, cap)
-    if (out < 0).any() or any(total != DENOMINATOR for total in _row_sums(out)): raise RuntimeError("integer table: rows could not be filled")
+    if (out < 0).any() or any(total != DENOMINATOR for total in _row_sums(out)):
+        raise RuntimeError("integer table: rows could not be filled")
     return out
+
 
 def _row_sums(table) -> list:
     "Exact sums of rows of integers below 2**63, which may exceed 64 bits, as Python integers."
     half = table.dtype.type(31)
-    return [(h << 31) + l for h, l in zip((table >> half).sum(1).tolist(), (table & table.dtype.type(2**31 - 1)).sum(1).tolist())]
+    return [
+        (h << 31) + l
+        for h, l in zip((table >> half).sum(1).tolist(), (table & table.dtype.type(2**31 - 1)).sum(1).tolist())
+    ]
+
 
 def _check_transition(transition) -> np.ndarray:
     "A stochastic matrix as float64, or an error that says what is wrong with it."
     given = np.asarray(transition)
-    if given.dtype.kind not in "biufO" or given.dtype.itemsize > 8: raise TypeError(f"transition: needs real numbers of at most 64 bits, or Fractions, got {given.dtype}")
-    T = given.astype(float) + 0. # -0.0 becomes 0.0
-    if T.ndim != 2 or min(T.shape) < 1: raise ValueError(f"transition: needs a matrix [n_labels, n_outputs], got shape {T.shape}")
-    if not (np.isfinite(T).all() and (T >= 0).all()): raise ValueError("transition: entries must be finite and not negative")
-    if np.abs(T.sum(1) - 1).max() > 1e-9: raise ValueError(f"transition: every row must sum to 1, a row sums to {T.sum(1)[np.abs(T.sum(1) - 1).argmax()]:.12g}")
+    if given.dtype.kind not in "biufO" or given.dtype.itemsize > 8:
+        raise TypeError(f"transition: needs real numbers of at most 64 bits, or Fractions, got {given.dtype}")
+    T = given.astype(float) + 0.0  # -0.0 becomes 0.0
+    if T.ndim != 2 or min(T.shape) < 1:
+        raise ValueError(f"transition: needs a matrix [n_labels, n_outputs], got shape {T.shape}")
+    if not (np.isfinite(T).all() and (T >= 0).all()):
+        raise ValueError("transition: entries must be finite and not negative")
+    if np.abs(T.sum(1) - 1).max() > 1e-9:
+        raise ValueError(
+            f"transition: every row must sum to 1, a row sums to {T.sum(1)[np.abs(T.sum(1) - 1).argmax()]:.12g}"
+        )
     return T
 
 # %% ../../nbs/privacy/01_sampling.ipynb #24666edf
 @dataclass(frozen=True)
 class Certificate:
     "What a table guarantees: its own epsilon, rounded up, and where it is attained."
-    epsilon: float # the table's epsilon: ln of its largest likelihood ratio, rounded up, as a float and as it is printed
-    claimed: float # the epsilon that was asked for
-    holds: bool # whether the table's ratios are at most e**claimed, decided exactly
-    worst: tuple # (output, likelier label, other label) as indices into outputs and labels
+
+    epsilon: (
+        float  # the table's epsilon: ln of its largest likelihood ratio, rounded up, as a float and as it is printed
+    )
+    claimed: float  # the epsilon that was asked for
+    holds: bool  # whether the table's ratios are at most e**claimed, decided exactly
+    worst: tuple  # (output, likelier label, other label) as indices into outputs and labels
+
 
 def certify_table(
-    weights, # int [n_labels, n_outputs], not negative; each row sums to the same denominator
-    epsilon, # the claimed epsilon, 0 to infinity
-) -> Certificate: # ValueError for negative entries or unequal row sums
+    weights,  # int [n_labels, n_outputs], not negative; each row sums to the same denominator
+    epsilon,  # the claimed epsilon, 0 to infinity
+) -> Certificate:  # ValueError for negative entries or unequal row sums
     "The exact epsilon of a table of integers."
     W, epsilon = np.asarray(weights), check_epsilon(epsilon)
-    if W.ndim != 2 or W.dtype.kind not in "iu" or not W.size or (W < 0).any(): raise ValueError("weights: needs a matrix of integers >= 0")
+    if W.ndim != 2 or W.dtype.kind not in "iu" or not W.size or (W < 0).any():
+        raise ValueError("weights: needs a matrix of integers >= 0")
     W = W.astype(np.int64) if W.max() < 2**63 else W
-    if len(set(_row_sums(W))) != 1 or not W.any(): raise ValueError("weights: all rows must have the same positive sum")
+    if len(set(_row_sums(W))) != 1 or not W.any():
+        raise ValueError("weights: all rows must have the same positive sum")
     high, low = W.max(0), W.min(0)
     ratio, j = _worst_column(high.tolist(), low.tolist())
-    if math.isinf(epsilon): holds = True
-    elif epsilon > 44 or W.max() > DENOMINATOR: holds = ratio <= epsilon
-    else: holds = bool((high <= _caps(low, epsilon)).all())
+    if math.isinf(epsilon):
+        holds = True
+    elif epsilon > 44 or W.max() > DENOMINATOR:
+        holds = ratio <= epsilon
+    else:
+        holds = bool((high <= _caps(low, epsilon)).all())
     return Certificate(ratio, epsilon, holds, (j, int(W[:, j].argmax()), int(W[:, j].argmin())))
+
 
 def _worst_column(high, low) -> tuple:
     "The largest log-ratio, rounded up, and its column; every distinct pair is computed once."
@@ -170,30 +222,35 @@ def _worst_column(high, low) -> tuple:
     j = max(range(len(pairs)), key=lambda j: ratios[pairs[j]])
     return ratios[pairs[j]], j
 
+
 def _log_ratio(high, low) -> float:
     "ln(high / low) for integers or fractions, rounded up to a float whose shortest decimal is not less either; 0 for an output that nobody gets."
-    if high == low: return 0.0
-    if low == 0: return math.inf
+    if high == low:
+        return 0.0
+    if low == 0:
+        return math.inf
     ratio = Fraction(high) / Fraction(low)
     gap = ratio - 1
     with localcontext() as ctx:
-        ctx.prec = 100 + max(0, gap.denominator.bit_length() - gap.numerator.bit_length()) // 3 # digits lost near 1
+        ctx.prec = 100 + max(0, gap.denominator.bit_length() - gap.numerator.bit_length()) // 3  # digits lost near 1
         exact = (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln() * (1 + Decimal(10) ** -60)
         value = float(exact)
         return value if exact_epsilon(value) >= exact else math.nextafter(value, math.inf)
 
 # %% ../../nbs/privacy/01_sampling.ipynb #4a88f555
 def certify_matrix(
-    transition, # [n_labels, n_outputs]: floats whose rows sum to 1 within 1e-9, or Fractions whose rows sum to 1
-    epsilon=None, # the claimed epsilon, 0 to infinity; None: claim what is found
-) -> Certificate: # TypeError or ValueError for anything but a stochastic matrix
+    transition,  # [n_labels, n_outputs]: floats whose rows sum to 1 within 1e-9, or Fractions whose rows sum to 1
+    epsilon=None,  # the claimed epsilon, 0 to infinity; None: claim what is found
+) -> Certificate:  # TypeError or ValueError for anything but a stochastic matrix
     "The exact epsilon of a matrix of probabilities, taken as the rational numbers that they are."
     T = np.asarray(transition)
     if T.dtype.kind == "O":
-        if not all(isinstance(v, Rational) for v in T.flat): raise TypeError("transition: needs floats, integers or Fractions")
+        if not all(isinstance(v, Rational) for v in T.flat):
+            raise TypeError("transition: needs floats, integers or Fractions")
         if T.ndim != 2 or not T.size or min(T.flat) < 0 or any(sum(row) != 1 for row in T.tolist()):
             raise ValueError("transition: rows of Fractions must be >= 0 and sum to exactly 1")
-    else: T = _check_transition(T)
+    else:
+        T = _check_transition(T)
     high, low = (T[at, np.arange(T.shape[1])].tolist() for at in (T.argmax(0), T.argmin(0)))
     found, j = _worst_column(high, low)
     claimed = found if epsilon is None else check_epsilon(epsilon)
@@ -202,126 +259,175 @@ def certify_matrix(
 # %% ../../nbs/privacy/01_sampling.ipynb #611f0089
 class RandomBits:
     "A source of random bits: cryptographically secure by default, reproducible with a seed."
-    def __init__(self,
-        seed=None, # None: secure bits; an int >= 0, a list of such ints or a SeedSequence: reproducible bits
-        purpose="bits", # str: what they are for; every purpose has a stream of its own
-        *facts, # what else names the stream, as in `seed_sequence`; looked at only with a seed
+
+    def __init__(
+        self,
+        seed=None,  # None: secure bits; an int >= 0, a list of such ints or a SeedSequence: reproducible bits
+        purpose="bits",  # str: what they are for; every purpose has a stream of its own
+        *facts,  # what else names the stream, as in `seed_sequence`; looked at only with a seed
     ):
         self.reproducible, self._lock = seed is not None, threading.Lock()
-        if self.reproducible: self._raw = np.random.PCG64(seed_sequence(seed, purpose, *facts)).random_raw
-        else: self._fill = _secure_fill()
+        if self.reproducible:
+            self._raw = np.random.PCG64(seed_sequence(seed, purpose, *facts)).random_raw
+        else:
+            self._fill = _secure_fill()
 
-    def words(self,
-        n: int, # how many
-    ) -> np.ndarray: # uint64 [n], uniform
+    def words(
+        self,
+        n: int,  # how many
+    ) -> np.ndarray:  # uint64 [n], uniform
         "The next n words of 64 random bits."
-        if self.reproducible: return self._raw(n)
+        if self.reproducible:
+            return self._raw(n)
         buffer = np.empty(n + 2, np.uint64)
         self.fill(buffer.view(np.uint8), 8 * n)
         return buffer[:n]
 
-    def fill(self,
-        buffer: np.ndarray, # uint8, at least n + 15 bytes; what lies beyond n is scratch space
-        n: int, # how many bytes
+    def fill(
+        self,
+        buffer: np.ndarray,  # uint8, at least n + 15 bytes; what lies beyond n is scratch space
+        n: int,  # how many bytes
     ):
         "Overwrite the first n bytes of a buffer with random ones, without a copy where the bits are secure."
-        if self.reproducible: buffer[:n] = self._raw(-(-n // 8)).astype("<u8", copy=False).view(np.uint8)[:n]
+        if self.reproducible:
+            buffer[:n] = self._raw(-(-n // 8)).astype("<u8", copy=False).view(np.uint8)[:n]
         else:
-            with self._lock: self._fill(buffer, n)
+            with self._lock:
+                self._fill(buffer, n)
 
-    def below(self,
-        n: int, # an integer >= 1 of any size
-    ) -> int: # uniform in 0 .. n-1, exactly
+    def below(
+        self,
+        n: int,  # an integer >= 1 of any size
+    ) -> int:  # uniform in 0 .. n-1, exactly
         "One exactly uniform integer below n."
         bits = (n - 1).bit_length()
         while True:
             value = int.from_bytes(self.words(-(-bits // 64)).astype("<u8").tobytes(), "little") >> (-bits % 64)
-            if value < n: return value
+            if value < n:
+                return value
 
-    def __reduce__(self): raise TypeError("RandomBits: cannot be copied or pickled, as the copy would repeat the same bits")
+    def __reduce__(self):
+        raise TypeError("RandomBits: cannot be copied or pickled, as the copy would repeat the same bits")
 
 # %% ../../nbs/privacy/01_sampling.ipynb #7a383c21
 _ZEROS, _forks = bytes(1 << 18), []
-if hasattr(os, "register_at_fork"): os.register_at_fork(after_in_child=lambda: _forks.append(0))
-def _process(): return os.getpid(), len(_forks) # the number alone may be the parent's own, where a child begins a new namespace of numbers
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _forks.append(0))
+
+
+def _process():
+    return os.getpid(), len(
+        _forks
+    )  # the number alone may be the parent's own, where a child begins a new namespace of numbers
+
 
 def _secure_fill():
     "A function (buffer, n) that overwrites n bytes with secure random ones."
-    try: from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-    except ImportError: return _system_fill
+    try:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+    except ImportError:
+        return _system_fill
     fresh = lambda: (_process(), Cipher(algorithms.AES(os.urandom(32)), modes.CTR(bytes(16))).encryptor())
     state = fresh()
+
     def fill(buffer, n):
         nonlocal state
-        if state[0] != _process(): state = fresh() # a forked child must not repeat its parent's bits
+        if state[0] != _process():
+            state = fresh()  # a forked child must not repeat its parent's bits
         for start in range(0, n, len(_ZEROS)):
             size = min(len(_ZEROS), n - start)
-            state[1].update_into(memoryview(_ZEROS)[:size], buffer[start:start + size + 15])
+            state[1].update_into(memoryview(_ZEROS)[:size], buffer[start : start + size + 15])
+
     return fill
+
 
 def _system_fill(buffer, n):
     for start in range(0, n, len(_ZEROS)):
         size = min(len(_ZEROS), n - start)
-        buffer[start:start + size] = np.frombuffer(os.urandom(size), np.uint8)
+        buffer[start : start + size] = np.frombuffer(os.urandom(size), np.uint8)
 
 # %% ../../nbs/privacy/01_sampling.ipynb #5eed0001
 def _part(fact) -> bytes:
     "A fact as bytes that name its kind and its length."
-    if isinstance(fact, np.random.SeedSequence): return _part([fact.entropy, list(fact.spawn_key)])
-    if isinstance(fact, np.ndarray): return _part(["array", *fact.shape, hashlib.sha256(_little_endian(fact)).hexdigest()])
-    if isinstance(fact, (list, tuple)): kind, data = b"l", b"".join(map(_part, fact))
-    elif isinstance(fact, str): kind, data = b"s", fact.encode()
-    else: kind, data = b"i", str(int(fact)).encode()
+    if isinstance(fact, np.random.SeedSequence):
+        return _part([fact.entropy, list(fact.spawn_key)])
+    if isinstance(fact, np.ndarray):
+        return _part(["array", *fact.shape, hashlib.sha256(_little_endian(fact)).hexdigest()])
+    if isinstance(fact, (list, tuple)):
+        kind, data = b"l", b"".join(map(_part, fact))
+    elif isinstance(fact, str):
+        kind, data = b"s", fact.encode()
+    else:
+        kind, data = b"i", str(int(fact)).encode()
     return kind + len(data).to_bytes(8, "little") + data
 
-def _little_endian(array): return np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+
+def _little_endian(array):
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+
 
 def _check_seed(seed):
     "Refuse what is no seed; its value is never shown."
-    if isinstance(seed, np.random.SeedSequence): return
+    if isinstance(seed, np.random.SeedSequence):
+        return
     parts = seed if isinstance(seed, (list, tuple)) else [seed]
     if not parts or any(isinstance(s, (bool, np.bool_)) or not isinstance(s, Integral) for s in parts):
         raise TypeError(f"seed: needs None, an integer or a list of integers, got {type(seed).__name__}")
-    if min(parts) < 0: raise ValueError("seed: needs integers >= 0, got a negative one")
+    if min(parts) < 0:
+        raise ValueError("seed: needs integers >= 0, got a negative one")
+
 
 def seed_sequence(
-    seed, # an int >= 0, a list of ints >= 0, or a SeedSequence
-    purpose="seed", # str: what the stream is for
-    *facts, # str, int, arrays of integers or lists of these: what else names the stream
-) -> np.random.SeedSequence: # of 256 bits; TypeError or ValueError for anything else
+    seed,  # an int >= 0, a list of ints >= 0, or a SeedSequence
+    purpose="seed",  # str: what the stream is for
+    *facts,  # str, int, arrays of integers or lists of these: what else names the stream
+) -> np.random.SeedSequence:  # of 256 bits; TypeError or ValueError for anything else
     "A seed of its own for every purpose: the SHA-256 digest of seed, purpose and facts."
     _check_seed(seed)
     digest = hashlib.sha256(_part([seed, purpose, *facts])).digest()
     return np.random.SeedSequence(int.from_bytes(digest, "little"))
 
 # %% ../../nbs/privacy/01_sampling.ipynb #a27f856f
-def _small(top: int): return next(d for d in (np.uint8, np.uint16, np.uint32, np.int64) if top <= np.iinfo(d).max)
+def _small(top: int):
+    return next(d for d in (np.uint8, np.uint16, np.uint32, np.int64) if top <= np.iinfo(d).max)
+
 
 def _marks(out) -> np.ndarray:
     "Where 255 stands: it is rare, and a search for a byte is faster than a comparison of all."
     data, found, at = out.tobytes(), [], -1
-    while (at := data.find(b"\xff", at + 1)) >= 0: found.append(at)
+    while (at := data.find(b"\xff", at + 1)) >= 0:
+        found.append(at)
     return np.array(found, np.intp)
+
 
 class _Lookup:
     "Sampler for up to 128 labels and 255 outputs: 16 bits and the label index a table of bytes."
-    bits, dtype, step = np.dtype("<u2"), np.uint8, 1 << 18 # labels a call: more fall out of the cache, fewer wait for one another's threads
-    def __init__(self, weights, columns): # columns: int [n_outputs], what is written for each output
+
+    bits, dtype, step = (
+        np.dtype("<u2"),
+        np.uint8,
+        1 << 18,
+    )  # labels a call: more fall out of the cache, fewer wait for one another's threads
+
+    def __init__(self, weights, columns):  # columns: int [n_outputs], what is written for each output
         self.edges = np.cumsum(weights, axis=1)
         self.columns = columns.astype(np.uint8)
         table = np.empty((len(weights), 1 << 16), np.uint8)
         for row, edge in zip(table, self.edges):
-            last = np.concatenate([[0], -(-edge >> 46)]) # the cell after the last one that belongs to an output, in part or whole
+            last = np.concatenate(
+                [[0], -(-edge >> 46)]
+            )  # the cell after the last one that belongs to an output, in part or whole
             row[:] = np.repeat(self.columns, np.diff(last))
             inside = edge & (1 << 46) - 1 > 0
             row[edge[inside] >> 46] = 255
         self.table = table.ravel()
 
-    def scratch(self): return np.empty(self.step, np.uint32)
+    def scratch(self):
+        return np.empty(self.step, np.uint32)
 
     def fill(self, codes, random, more, index, out):
         "Write outputs for at most `step` codes; random: 16 bits each; more(n): n further words of 64 bits."
-        index = index[:len(codes)]
+        index = index[: len(codes)]
         np.left_shift(codes, 16, out=index, dtype=np.uint32, casting="unsafe")
         np.bitwise_or(index, random, out=index, casting="unsafe")
         np.take(self.table, index, out=out, mode="clip")
@@ -339,19 +445,20 @@ def _alias(weights, k: int):
     W[:, :m] = weights
     cut, other = np.full((n, size), full), np.tile(np.arange(size, dtype=np.int32), (n, 1))
     heavy = W > full
-    order = np.argsort(heavy, axis=1, kind="stable").astype(np.int32) # light outputs first, then heavy ones
+    order = np.argsort(heavy, axis=1, kind="stable").astype(np.int32)  # light outputs first, then heavy ones
     light_end = size - heavy.sum(1)
     i, j = np.zeros(n, np.int64), light_end.copy()
     left = np.where(j < size, W[rows, order[rows, np.minimum(j, size - 1)]], 0)
     for _ in range(size):
-        on = np.flatnonzero(j < size) # a row without a heavy output left is done: its other cells are whole
-        if not on.size: break
+        on = np.flatnonzero(j < size)  # a row without a heavy output left is done: its other cells are whole
+        if not on.size:
+            break
         r, a, b = rows[on], i[on], j[on]
-        spent = left[on] <= full # the current heavy output is light by now
+        spent = left[on] <= full  # the current heavy output is light by now
         after = np.minimum(b + 1, size - 1)
         cell = order[r, np.where(spent, b, np.minimum(a, size - 1))]
         mass, giver = np.where(spent, left[on], W[r, cell]), order[r, np.where(spent, after, b)]
-        end = spent & (b + 1 >= size) # the last heavy output fills its own cell
+        end = spent & (b + 1 >= size)  # the last heavy output fills its own cell
         cut[r, cell], other[r, cell] = np.where(end, full, mass), np.where(end, cell, giver)
         left[on] = np.where(spent, W[r, giver] + left[on] - full, left[on] + mass - full)
         i[on], j[on] = a + ~spent, b + spent
@@ -360,20 +467,23 @@ def _alias(weights, k: int):
 # %% ../../nbs/privacy/01_sampling.ipynb #834d3401
 class _Alias:
     "Sampler for many labels or outputs: 32 bits and the label index the cells of the alias method."
+
     bits, step = np.dtype("<u4"), 1 << 17
+
     def __init__(self, weights, columns):
         self.k = max(1, (weights.shape[1] - 1).bit_length())
         self.cut, other = _alias(weights, self.k)
-        whole = self.cut == DENOMINATOR >> self.k # nothing to compare: both outputs are the cell's own
+        whole = self.cut == DENOMINATOR >> self.k  # nothing to compare: both outputs are the cell's own
         self.table = (np.where(whole, 0, self.cut >> 30) << self.k | other).astype(np.uint32).ravel()
         self.dtype = _small(int(columns.max()))
         self.columns = columns.astype(self.dtype)
 
-    def scratch(self): return np.empty(self.step, np.intp)
+    def scratch(self):
+        return np.empty(self.step, np.intp)
 
     def fill(self, codes, random, more, index, out):
         "Write outputs for at most `step` codes; random: 32 bits each; more(n): n further words of 64 bits."
-        index, k = index[:len(codes)], self.k
+        index, k = index[: len(codes)], self.k
         cell, rest = random >> np.uint32(32 - k), random & np.uint32((1 << 32 - k) - 1)
         np.left_shift(codes, k, out=index, dtype=np.intp, casting="unsafe")
         np.bitwise_or(index, cell, out=index)
@@ -383,18 +493,23 @@ class _Alias:
         odd = np.flatnonzero(rest == cut)
         if odd.size:
             u = rest[odd].astype(np.int64) << 30 | (more(odd.size) >> np.uint64(34)).astype(np.int64)
-            own = (u < self.cut.ravel()[index[odd]])
+            own = u < self.cut.ravel()[index[odd]]
             chosen[odd[own]] = cell[odd[own]]
         np.take(self.columns, chosen, out=out, mode="clip")
 
 # %% ../../nbs/privacy/01_sampling.ipynb #1d424f99
-_BLOCK = 1 << 16 # part of what a seed means: never change it
+_BLOCK = 1 << 16  # part of what a seed means: never change it
+
 
 class _Source:
     "One thread's randomness and work space."
+
     def __init__(self, sampler, bits, key):
         self.sampler, self.bits, self.key = sampler, bits, key
-        self.index, self.buffer = sampler.scratch(), np.empty((sampler.step if key is None else _BLOCK) * sampler.bits.itemsize + 15, np.uint8)
+        self.index, self.buffer = (
+            sampler.scratch(),
+            np.empty((sampler.step if key is None else _BLOCK) * sampler.bits.itemsize + 15, np.uint8),
+        )
 
     def start(self, block: int):
         "Begin a block; with a key, its bits depend on key and number alone."
@@ -405,13 +520,15 @@ class _Source:
     def fill(self, codes, at: int, out):
         "Outputs for a piece of a block that begins at this place of the block."
         size, n = self.sampler.bits.itemsize, len(codes)
-        if self.key is None: at, _ = 0, self.bits.fill(self.buffer, n * size)
-        random = self.buffer[at * size:(at + n) * size].view(self.sampler.bits)
+        if self.key is None:
+            at, _ = 0, self.bits.fill(self.buffer, n * size)
+        random = self.buffer[at * size : (at + n) * size].view(self.sampler.bits)
         self.sampler.fill(codes, random, self.bits.words, self.index, out)
 
 # %% ../../nbs/privacy/01_sampling.ipynb #738e3ebd
 class _Draw:
     "Outputs for a column that may come in pieces; the pieces do not change what a seed gives."
+
     def __init__(self, sampler, bits: RandomBits):
         self.sampler, self.bits, self.at = sampler, bits, 0
         self.key = bits.words(4).tolist() if bits.reproducible else None
@@ -423,19 +540,25 @@ class _Draw:
         cuts = [0, *range(-self.at % step or step, len(codes), step), len(codes)] if len(codes) else [0]
         pieces = list(zip(cuts, cuts[1:]))
         share = -(-len(pieces) // threads) or 1
-        jobs = [pieces[i:i + share] for i in range(0, len(pieces), share)]
+        jobs = [pieces[i : i + share] for i in range(0, len(pieces), share)]
         sources = [self.source or self._new(self.bits)] + [self._new(RandomBits()) for _ in jobs[1:]]
+
         def work(source, job):
             for a, b in job:
-                if (self.at + a) % _BLOCK == 0: source.start((self.at + a) // _BLOCK)
+                if (self.at + a) % _BLOCK == 0:
+                    source.start((self.at + a) // _BLOCK)
                 source.fill(codes[a:b], (self.at + a) % _BLOCK, out[a:b])
-        if len(jobs) < 2: [work(*pair) for pair in zip(sources, jobs)]
+
+        if len(jobs) < 2:
+            [work(*pair) for pair in zip(sources, jobs)]
         else:
-            with ThreadPoolExecutor(len(jobs)) as pool: list(pool.map(work, sources, jobs))
+            with ThreadPoolExecutor(len(jobs)) as pool:
+                list(pool.map(work, sources, jobs))
         self.at, self.source = self.at + len(codes), sources[len(jobs) - 1] if jobs else self.source
         return out
 
-    def _new(self, bits): return _Source(self.sampler, bits, self.key)
+    def _new(self, bits):
+        return _Source(self.sampler, bits, self.key)
 
     def _step(self, n, threads) -> int:
         "Labels a piece: a whole block with a seed, without one as many as are fastest."
@@ -449,46 +572,59 @@ def _sampler(weights, columns=None):
     small = len(weights) <= 128 and weights.shape[1] <= 255 and columns.max() < 255
     return (_Lookup if small else _Alias)(weights, columns)
 
+
 def draw(
-    weights, # int64 [n_labels, n_outputs], rows sum to 2**62
-    codes, # int [n], the true labels' row numbers; ValueError outside 0 .. n_labels-1
-    bits: RandomBits, # where the randomness comes from
-    threads=1, # how many threads share the work; does not change the result
-) -> np.ndarray: # the smallest unsigned integers that hold a column number, [n]
+    weights,  # int64 [n_labels, n_outputs], rows sum to 2**62
+    codes,  # int [n], the true labels' row numbers; ValueError outside 0 .. n_labels-1
+    bits: RandomBits,  # where the randomness comes from
+    threads=1,  # how many threads share the work; does not change the result
+) -> np.ndarray:  # the smallest unsigned integers that hold a column number, [n]
     "One output for every label, with exactly the probabilities weights / 2**62."
     return _Draw(_sampler(weights), bits)(_check_codes(codes, len(weights)), _check_threads(threads))
 
+
 def _check_codes(codes, n_labels: int) -> np.ndarray:
     codes = np.asarray(codes)
-    if codes.ndim != 1 or codes.dtype.kind not in "iu": raise TypeError(f"codes: needs a column of integers, got {codes.dtype} with shape {codes.shape}")
-    if codes.size and not (codes.min() >= 0 and codes.max() < n_labels): raise ValueError(f"codes: needs row numbers from 0 to {n_labels - 1}")
+    if codes.ndim != 1 or codes.dtype.kind not in "iu":
+        raise TypeError(f"codes: needs a column of integers, got {codes.dtype} with shape {codes.shape}")
+    if codes.size and not (codes.min() >= 0 and codes.max() < n_labels):
+        raise ValueError(f"codes: needs row numbers from 0 to {n_labels - 1}")
     return codes
 
+
 def _check_threads(threads) -> int:
-    if isinstance(threads, bool) or not isinstance(threads, Integral): raise TypeError(f"threads: needs an integer, got {type(threads).__name__}")
-    if threads < 1: raise ValueError(f"threads: needs at least 1, got {threads}")
+    if isinstance(threads, bool) or not isinstance(threads, Integral):
+        raise TypeError(f"threads: needs an integer, got {type(threads).__name__}")
+    if threads < 1:
+        raise ValueError(f"threads: needs at least 1, got {threads}")
     return int(threads)
 
 # %% ../../nbs/privacy/01_sampling.ipynb #12ff99ee
 def _bernoulli_exp(x: Fraction, bits: RandomBits) -> bool:
     "True with probability exactly e**-x, for a rational x >= 0."
     while x > 1:
-        if not _bernoulli_exp(Fraction(1), bits): return False
+        if not _bernoulli_exp(Fraction(1), bits):
+            return False
         x -= 1
     k = 1
-    while bits.below(x.denominator * k) < x.numerator: k += 1
+    while bits.below(x.denominator * k) < x.numerator:
+        k += 1
     return k % 2 == 1
 
+
 def discrete_laplace(
-    scale: Fraction, # t > 0, a rational number
-    bits: RandomBits, # where the randomness comes from
-) -> int: # z with probability proportional to e**(-|z| / t), exactly
+    scale: Fraction,  # t > 0, a rational number
+    bits: RandomBits,  # where the randomness comes from
+) -> int:  # z with probability proportional to e**(-|z| / t), exactly
     "One draw of two-sided geometric noise."
     s, t = scale.denominator, scale.numerator
     while True:
         u = bits.below(t)
-        if not _bernoulli_exp(Fraction(u, t), bits): continue
+        if not _bernoulli_exp(Fraction(u, t), bits):
+            continue
         v = 0
-        while _bernoulli_exp(Fraction(1), bits): v += 1
+        while _bernoulli_exp(Fraction(1), bits):
+            v += 1
         z = (u + t * v) // s
-        if not (sign := bits.below(2)) or z: return -z if sign else z
+        if not (sign := bits.below(2)) or z:
+            return -z if sign else z

@@ -7,9 +7,10 @@ __all__ = ['COMPOSITION', 'PROMISED', 'PriorFit', 'prior_by_em', 'GroupedRelease
            'two_stage', 'row_priors', 'cluster_priors']
 
 # %% ../../nbs/privacy/15_stages.ipynb #e82a05d2
+import json
+import math
 from dataclasses import dataclass
 from numbers import Integral
-import json, math
 
 import numpy as np
 
@@ -17,108 +18,165 @@ from .caution import rows_needed, rows_needed_by_rr, warn_of_dropped, warn_of_fe
 from .classification import RandomizedResponse, best_k, rr, rr_with_prior
 from .labels import Domain
 from .ledger import exact_amount, says_what_is_spent, to_float
-from .mechanism import (Mechanism, as_numbers, check_prior, in_label_order, label_columns,
-                                       table_in_label_order)
+from blockrr.privacy.mechanism import (
+    Mechanism,
+    as_numbers,
+    in_label_order,
+    label_columns,
+    table_in_label_order,
+)
 from .prior import estimate_prior, split
-from .release import METHODS, NEIGHBOURING, _changed, _check_ledger, _checked, _mechanism, table_digest, warn_of_prior
+from blockrr.privacy.release import (
+    METHODS,
+    NEIGHBOURING,
+    _changed,
+    _check_ledger,
+    _checked,
+    _mechanism,
+    table_digest,
+    warn_of_prior,
+)
 from .sampling import Certificate, RandomBits, _Draw, _sampler, check_epsilon, seed_sequence
 
 # %% ../../nbs/privacy/15_stages.ipynb #868c865c
 @dataclass(frozen=True, eq=False)
 class PriorFit:
     "Class frequencies by maximum likelihood."
-    prior: np.ndarray # float64 [K], sums to 1
-    error: np.ndarray # float64 [K], standard errors; infinite where the mechanism cannot tell
-    log_likelihood: float # of the counts, without the constant
+
+    prior: np.ndarray  # float64 [K], sums to 1
+    error: np.ndarray  # float64 [K], standard errors; infinite where the mechanism cannot tell
+    log_likelihood: float  # of the counts, without the constant
+
 
 def _check_table(transition):
-    try: T = np.asarray(transition, float)
-    except (TypeError, ValueError): raise ValueError('transition must be a matrix of numbers') from None
+    try:
+        T = np.asarray(transition, float)
+    except (TypeError, ValueError):
+        raise ValueError("transition must be a matrix of numbers") from None
     if T.ndim != 2 or len(T) < 2 or not np.isfinite(T).all() or (T < 0).any() or np.abs(T.sum(1) - 1).max() > 1e-6:
-        raise ValueError(f'transition must be a matrix whose rows, one for each of at least 2 labels, are probabilities; got shape {T.shape}')
+        raise ValueError(
+            f"transition must be a matrix whose rows, one for each of at least 2 labels, are probabilities; got shape {T.shape}"
+        )
     return T
+
 
 def _check_counts(counts, transition):
     T = _check_table(transition)
     c = as_numbers(in_label_order(counts, getattr(transition, "columns", None), "counts"), "counts")
-    if c.shape != T.shape[1:] or not np.isfinite(c).all() or (c < 0).any(): raise ValueError(f'counts must be {T.shape[1]} numbers >= 0, one for each output; got shape {c.shape}')
-    if not c.sum() > 0: raise ValueError('counts must not all be zero')
-    if c[~T.any(0)].any(): raise ValueError(f'counts: output {int(np.flatnonzero(c*~T.any(0))[0])} was released, which this mechanism never does')
+    if c.shape != T.shape[1:] or not np.isfinite(c).all() or (c < 0).any():
+        raise ValueError(f"counts must be {T.shape[1]} numbers >= 0, one for each output; got shape {c.shape}")
+    if not c.sum() > 0:
+        raise ValueError("counts must not all be zero")
+    if c[~T.any(0)].any():
+        raise ValueError(
+            f"counts: output {int(np.flatnonzero(c * ~T.any(0))[0])} was released, which this mechanism never does"
+        )
     return c, T
+
 
 def _error(prior, counts, T):
     "Standard errors from the observed information within the plane of probabilities."
-    q = T.T@prior
-    t = T[:, counts > 0]/q[counts > 0]
-    u = np.linalg.svd(np.ones((1, len(prior))))[2][1:] # an orthonormal basis of the plane
-    w, v = np.linalg.eigh(u@(t*counts[counts > 0])@t.T@u.T)
-    seen = w > 1e-9*max(w.max(), 1)
-    spread, blind = v.T@u, ~seen
-    error = np.sqrt((spread[seen]**2/w[seen, None]).sum(0))
-    return np.where((spread[blind]**2).sum(0) > 1e-9, np.inf, error)
+    q = T.T @ prior
+    t = T[:, counts > 0] / q[counts > 0]
+    u = np.linalg.svd(np.ones((1, len(prior))))[2][1:]  # an orthonormal basis of the plane
+    w, v = np.linalg.eigh(u @ (t * counts[counts > 0]) @ t.T @ u.T)
+    seen = w > 1e-9 * max(w.max(), 1)
+    spread, blind = v.T @ u, ~seen
+    error = np.sqrt((spread[seen] ** 2 / w[seen, None]).sum(0))
+    return np.where((spread[blind] ** 2).sum(0) > 1e-9, np.inf, error)
 
 # %% ../../nbs/privacy/15_stages.ipynb #70109ba1
 def prior_by_em(
-    counts, # [n_outputs]: how often each output was released
-    transition, # float [K, n_outputs]
-    rounds=10_000, # at most
-):              # PriorFit
+    counts,  # [n_outputs]: how often each output was released
+    transition,  # float [K, n_outputs]
+    rounds=10_000,  # at most
+):  # PriorFit
     "Class frequencies from released labels, with their error."
     c, T = _check_counts(counts, transition)
-    def value(p): return float(c[c > 0]@np.log(np.maximum((p@T)[c > 0], 1e-300)))
+
+    def value(p):
+        return float(c[c > 0] @ np.log(np.maximum((p @ T)[c > 0], 1e-300)))
+
     def step(p):
-        q = p@T
-        return p*(T@(c/np.where(q > 0, q, 1)))/c.sum()
-    p = np.full(len(T), 1/len(T))
+        q = p @ T
+        return p * (T @ (c / np.where(q > 0, q, 1))) / c.sum()
+
+    p = np.full(len(T), 1 / len(T))
     for _ in range(rounds):
-        a = step(p); b = step(a)
-        r, v = a - p, b - 2*a + p
-        if np.abs(b - p).max() < 1e-12: break
-        far = p - 2*(s := -max(1., np.linalg.norm(r)/max(np.linalg.norm(v), 1e-300)))*r + s*s*v
-        far = np.maximum(far, b/100) # never quite zero, from which no step would lead back
+        a = step(p)
+        b = step(a)
+        r, v = a - p, b - 2 * a + p
+        if np.abs(b - p).max() < 1e-12:
+            break
+        far = p - 2 * (s := -max(1.0, np.linalg.norm(r) / max(np.linalg.norm(v), 1e-300))) * r + s * s * v
+        far = np.maximum(far, b / 100)  # never quite zero, from which no step would lead back
         far /= far.sum()
         p = step(far) if value(far) >= value(b) else b
     return PriorFit(p, _error(p, c, T), value(p))
 
 # %% ../../nbs/privacy/15_stages.ipynb #60dcb846
-COMPOSITION = ("Every label is used once, in its own release. The rows of a stage were chosen without looking at labels, and tables of later rows depend on earlier labels "
-               "only through their releases, so epsilon is the largest over rows, not a sum (parallel composition).")
-PROMISED = ("Every label is used once, in its own release; the labels of different rows are disjoint data, so epsilon is "
-            "the largest over rows, not a sum (parallel composition). This holds on one condition, the caller's promise, "
-            "which was not checked: the groups, their mechanisms and the priors behind them come from public facts or from "
-            "releases of other rows, whose cost is epsilon_prior. If they were made from these labels, that has to be paid "
-            "for separately.")
+COMPOSITION = (
+    "Every label is used once, in its own release. The rows of a stage were chosen without looking at labels, and tables of later rows depend on earlier labels "
+    "only through their releases, so epsilon is the largest over rows, not a sum (parallel composition)."
+)
+PROMISED = (
+    "Every label is used once, in its own release; the labels of different rows are disjoint data, so epsilon is "
+    "the largest over rows, not a sum (parallel composition). This holds on one condition, the caller's promise, "
+    "which was not checked: the groups, their mechanisms and the priors behind them come from public facts or from "
+    "releases of other rows, whose cost is epsilon_prior. If they were made from these labels, that has to be paid "
+    "for separately."
+)
+
 
 @dataclass(frozen=True, eq=False)
 class GroupedRelease:
     "Labels released by several mechanisms, each row by that of its group."
-    labels: object # released labels in the container that came in, for the rows of `index`
-    index: np.ndarray # int [n_released], increasing
-    group: np.ndarray # int [n_released]: which mechanism released the row
-    mechanisms: tuple # of Mechanism, one for each group
-    likelihood: np.ndarray # float64 [n_released, n_labels]: probability of what was released, given each possible true label
-    certificate: Certificate # of the whole, on the condition in `composition`; `worst` is that of the least private table
-    reproducible: bool # True: whoever knows or can guess the seed undoes the release
-    rows: int # in the data set
-    epsilon_prior: float = 0. # spent on rows that are not released
-    dataset_id: str = None # the ledger's id of the data set; None without a ledger
-    composition: str = PROMISED # why the whole costs the largest, and on which condition
+
+    labels: object  # released labels in the container that came in, for the rows of `index`
+    index: np.ndarray  # int [n_released], increasing
+    group: np.ndarray  # int [n_released]: which mechanism released the row
+    mechanisms: tuple  # of Mechanism, one for each group
+    likelihood: (
+        np.ndarray
+    )  # float64 [n_released, n_labels]: probability of what was released, given each possible true label
+    certificate: (
+        Certificate  # of the whole, on the condition in `composition`; `worst` is that of the least private table
+    )
+    reproducible: bool  # True: whoever knows or can guess the seed undoes the release
+    rows: int  # in the data set
+    epsilon_prior: float = 0.0  # spent on rows that are not released
+    dataset_id: str = None  # the ledger's id of the data set; None without a ledger
+    composition: str = PROMISED  # why the whole costs the largest, and on which condition
 
     def to_json(self) -> str:
         "The public facts: no label and no count of labels."
         c = self.certificate
         number = lambda v: "inf" if math.isinf(v) else v
-        return json.dumps({"epsilon": number(c.epsilon), "epsilon_asked": number(c.claimed), "holds": c.holds, "epsilon_prior": number(self.epsilon_prior),
-                           "composition": self.composition, "neighbouring": NEIGHBOURING, "rows": self.rows, "rows_released": len(self.index), "groups": len(self.mechanisms),
-                           "tables_sha256": sorted({table_digest(m.weights) for m in self.mechanisms}), "reproducible": self.reproducible, "dataset_id": self.dataset_id},
-                          indent=1, ensure_ascii=False)
+        return json.dumps(
+            {
+                "epsilon": number(c.epsilon),
+                "epsilon_asked": number(c.claimed),
+                "holds": c.holds,
+                "epsilon_prior": number(self.epsilon_prior),
+                "composition": self.composition,
+                "neighbouring": NEIGHBOURING,
+                "rows": self.rows,
+                "rows_released": len(self.index),
+                "groups": len(self.mechanisms),
+                "tables_sha256": sorted({table_digest(m.weights) for m in self.mechanisms}),
+                "reproducible": self.reproducible,
+                "dataset_id": self.dataset_id,
+            },
+            indent=1,
+            ensure_ascii=False,
+        )
 
 # %% ../../nbs/privacy/15_stages.ipynb #047c98a9
 def certify_groups(
-    mechanisms, # of Mechanism, at least one, all private with epsilon alone
-    epsilon, # the claimed epsilon, 0 to infinity
-    paid=0., # what other rows cost, 0 to infinity
-) -> Certificate: # the largest over the tables; TypeError or ValueError for bad input
+    mechanisms,  # of Mechanism, at least one, all private with epsilon alone
+    epsilon,  # the claimed epsilon, 0 to infinity
+    paid=0.0,  # what other rows cost, 0 to infinity
+) -> Certificate:  # the largest over the tables; TypeError or ValueError for bad input
     "The privacy of a release whose rows go through different tables."
     mechanisms, epsilon, paid = _pure(mechanisms), check_epsilon(epsilon), _check_paid(paid)
     found = [m.certify(epsilon) for m in mechanisms]
@@ -127,83 +185,126 @@ def certify_groups(
     worst = max(found, key=lambda c: c.epsilon)
     return Certificate(max(worst.epsilon, paid), epsilon, all(c.holds for c in found) and paid <= epsilon, worst.worst)
 
+
 def _pure(mechanisms) -> tuple:
     "Mechanisms whose certificates are of epsilon alone, or an error that names the first other one."
-    try: mechanisms = tuple(mechanisms)
-    except TypeError: raise TypeError(f"mechanisms: needs a list of them, got {type(mechanisms).__name__}") from None
-    if not mechanisms: raise TypeError("mechanisms: needs at least one Mechanism")
+    try:
+        mechanisms = tuple(mechanisms)
+    except TypeError:
+        raise TypeError(f"mechanisms: needs a list of them, got {type(mechanisms).__name__}") from None
+    if not mechanisms:
+        raise TypeError("mechanisms: needs at least one Mechanism")
     for i, m in enumerate(mechanisms):
-        if not hasattr(m, "certify"): raise TypeError(f"mechanisms: needs a Mechanism at place {i}, got {type(m).__name__}")
+        if not hasattr(m, "certify"):
+            raise TypeError(f"mechanisms: needs a Mechanism at place {i}, got {type(m).__name__}")
         if isinstance(m, Mechanism) and m.delta:
-            raise ValueError(f"mechanisms: epsilon alone is certified here, got {m!r} at place {i}; "
-                             "release its rows with its own privatize() and state delta as well")
+            raise ValueError(
+                f"mechanisms: epsilon alone is certified here, got {m!r} at place {i}; "
+                "release its rows with its own privatize() and state delta as well"
+            )
     return mechanisms
 
+
 def _check_paid(paid) -> float:
-    try: return check_epsilon(paid)
-    except (TypeError, ValueError) as e: raise type(e)(str(e).replace("epsilon", "paid")) from None
+    try:
+        return check_epsilon(paid)
+    except (TypeError, ValueError) as e:
+        raise type(e)(str(e).replace("epsilon", "paid")) from None
 
 # %% ../../nbs/privacy/15_stages.ipynb #f0d1bcec
 @says_what_is_spent
 def release_in_groups(
-    labels, # column of n true labels
-    group, # int [n], the number of each row's mechanism; -1: not released. Your promise: made without these labels
-    mechanisms, # of Mechanism, all of the same labels, with epsilon alone. Your promise: made without these labels
-    epsilon, # label-DP parameter that all of them must keep: a number, a Decimal, a Fraction or a string such as "0.1"
-    seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
-    paid=0., # epsilon spent on rows of group -1: on a prior, or on their release in an earlier stage
-    ledger=None, dataset_id=None, budget=None, part=None, # as in `release`: epsilon is debited before any bit is drawn; only if nothing was paid before
-) -> GroupedRelease: # TypeError, ValueError or BudgetExceeded, and then nothing was released
+    labels,  # column of n true labels
+    group,  # int [n], the number of each row's mechanism; -1: not released. Your promise: made without these labels
+    mechanisms,  # of Mechanism, all of the same labels, with epsilon alone. Your promise: made without these labels
+    epsilon,  # label-DP parameter that all of them must keep: a number, a Decimal, a Fraction or a string such as "0.1"
+    seed=None,  # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
+    paid=0.0,  # epsilon spent on rows of group -1: on a prior, or on their release in an earlier stage
+    ledger=None,
+    dataset_id=None,
+    budget=None,
+    part=None,  # as in `release`: epsilon is debited before any bit is drawn; only if nothing was paid before
+) -> GroupedRelease:  # TypeError, ValueError or BudgetExceeded, and then nothing was released
     "Release every label once, by the mechanism of its group."
     ledger = _check_ledger(ledger, dataset_id, budget, part)
     asked, paid = exact_amount(epsilon), to_float(exact_amount(paid, "paid"), up=True)
     epsilon, g, mechanisms = to_float(asked, up=False), np.asarray(group), _pure(mechanisms)
     columns = [label_columns(m, "mechanisms") for m in mechanisms]
     domain = Domain(mechanisms[0].labels)
-    if any(m.labels != mechanisms[0].labels for m in mechanisms): raise ValueError("mechanisms: all need the same labels")
+    if any(m.labels != mechanisms[0].labels for m in mechanisms):
+        raise ValueError("mechanisms: all need the same labels")
     _check_tables(mechanisms)
     codes = domain.encode(labels)
     _check_rows(group, labels, "group")
-    if g.dtype.kind not in "iu" or g.shape != codes.shape: raise ValueError(f"group: needs an integer for each of {len(codes)} rows, got {g.dtype} with shape {g.shape}")
-    if len(g) and not -1 <= g.min() <= g.max() < len(mechanisms): raise ValueError(f"group: needs numbers from -1 to {len(mechanisms) - 1}, got {g.min()} to {g.max()}")
+    if g.dtype.kind not in "iu" or g.shape != codes.shape:
+        raise ValueError(f"group: needs an integer for each of {len(codes)} rows, got {g.dtype} with shape {g.shape}")
+    if len(g) and not -1 <= g.min() <= g.max() < len(mechanisms):
+        raise ValueError(f"group: needs numbers from -1 to {len(mechanisms) - 1}, got {g.min()} to {g.max()}")
     certificate = certify_groups(mechanisms, epsilon, paid)
-    if not certificate.holds: raise ValueError(f"mechanisms: epsilon {epsilon:g} was asked for, but the tables and what was paid have {certificate.epsilon:g}")
-    if ledger is not None and paid: raise ValueError(f"ledger: {paid:g} was paid for other rows already; debit epsilon once with Ledger.spend, before that")
-    if seed is not None: seed_sequence(seed)
+    if not certificate.holds:
+        raise ValueError(
+            f"mechanisms: epsilon {epsilon:g} was asked for, but the tables and what was paid have {certificate.epsilon:g}"
+        )
+    if ledger is not None and paid:
+        raise ValueError(
+            f"ledger: {paid:g} was paid for other rows already; debit epsilon once with Ledger.spend, before that"
+        )
+    if seed is not None:
+        seed_sequence(seed)
     out = np.zeros(len(codes), np.int64)
-    likelihood = np.zeros((len(codes), len(domain))) # a want of memory must come before the debit
+    likelihood = np.zeros((len(codes), len(domain)))  # a want of memory must come before the debit
     _warn_of_groups(mechanisms, columns, g[g >= 0], epsilon)
-    if ledger is not None: ledger.spend(dataset_id, asked, budget, note=f"release in {len(mechanisms)} groups", part=part)
+    if ledger is not None:
+        ledger.spend(dataset_id, asked, budget, note=f"release in {len(mechanisms)} groups", part=part)
     for k in np.unique(g[g >= 0]).tolist():
         at, m = np.flatnonzero(g == k), mechanisms[k]
-        sampler = _sampler(m.weights, columns[k]) # not kept: hundreds of look-up tables would fill the memory
+        sampler = _sampler(m.weights, columns[k])  # not kept: hundreds of look-up tables would fill the memory
         out[at] = _Draw(sampler, RandomBits(seed, "group", k, m.weights, codes[at]))(codes[at])
         likelihood[at] = _square(m).T[out[at]]
     rows = np.flatnonzero(g >= 0)
-    return GroupedRelease(domain.decode(out[rows], like=labels, rows=rows), rows, g[rows], mechanisms, likelihood[rows], certificate, seed is not None, len(codes), paid, dataset_id)
+    return GroupedRelease(
+        domain.decode(out[rows], like=labels, rows=rows),
+        rows,
+        g[rows],
+        mechanisms,
+        likelihood[rows],
+        certificate,
+        seed is not None,
+        len(codes),
+        paid,
+        dataset_id,
+    )
+
 
 def _check_rows(values, labels, name):
     "Refuse two pandas columns whose rows differ: they would be paired by position."
     own, rows = (getattr(v, "index", None) for v in (values, labels))
     if hasattr(own, "equals") and hasattr(rows, "equals") and len(own) == len(rows) and not own.equals(rows):
-        raise ValueError(f"{name}: needs the index of the labels, got another; bring its rows into their order, "
-                         "or pass an array")
+        raise ValueError(
+            f"{name}: needs the index of the labels, got another; bring its rows into their order, or pass an array"
+        )
+
 
 def _check_tables(mechanisms):
     "Refuse, before anything is spent, what has no table to take likelihoods from."
     if any(isinstance(m, RandomizedResponse) for m in mechanisms):
-        raise ValueError(f"mechanisms: needs tables, of at most 4,096 labels, got {len(mechanisms[0].labels):,}; a "
-                         "likelihood for each label is kept with each row. Merge labels, or use `release` with the method \"rr\"")
+        raise ValueError(
+            f"mechanisms: needs tables, of at most 4,096 labels, got {len(mechanisms[0].labels):,}; a "
+            'likelihood for each label is kept with each row. Merge labels, or use `release` with the method "rr"'
+        )
+
 
 def _warn_of_groups(mechanisms, columns, group, epsilon):
     "Warn of labels that no group releases, and where practically no label changes."
     sizes = np.bincount(group, minlength=len(mechanisms))
     used = np.flatnonzero(sizes).tolist()
-    if not used: return
+    if not used:
+        return
     K = len(mechanisms[0].labels)
     warn_of_dropped(len(set().union(*(columns[k].tolist() for k in used))), K, "the set of groups")
     changed = sum(sizes[k] * _changed(mechanisms[k], None) for k in used) / len(group)
     warn_of_no_change(changed, len(group), K, epsilon)
+
 
 def _square(mechanism) -> np.ndarray:
     "A transition with a column for every label."
@@ -214,32 +315,42 @@ def _square(mechanism) -> np.ndarray:
 # %% ../../nbs/privacy/15_stages.ipynb #f8533dfb
 @says_what_is_spent
 def two_stage(
-    labels, # column of n true labels
-    epsilon, # label-DP parameter of the whole release, 0 to infinity: a number, a Decimal, a Fraction or a string such as "0.1"
-    domain, # the public domain: an integer K or a sequence of K labels
-    method="block_rr", # of the second stage: "rr_with_prior", "block_rr" or "optimal_rr"
-    first=.1, # share of rows in the first stage, between 0 and 1
-    sigma=None, l=None, floor=None, # settings of the method, as in `release`
-    seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
-    ledger=None, # a Ledger or the path of one: epsilon is debited there once, on disk, before any bit is drawn
-    dataset_id=None, budget=None, part=None, # with a ledger, as in `release`
-) -> tuple: # (GroupedRelease of all rows: group 0 by RR, group 1 by the method; PriorFit); errors as in `release`
+    labels,  # column of n true labels
+    epsilon,  # label-DP parameter of the whole release, 0 to infinity: a number, a Decimal, a Fraction or a string such as "0.1"
+    domain,  # the public domain: an integer K or a sequence of K labels
+    method="block_rr",  # of the second stage: "rr_with_prior", "block_rr" or "optimal_rr"
+    first=0.1,  # share of rows in the first stage, between 0 and 1
+    sigma=None,
+    l=None,
+    floor=None,  # settings of the method, as in `release`
+    seed=None,  # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
+    ledger=None,  # a Ledger or the path of one: epsilon is debited there once, on disk, before any bit is drawn
+    dataset_id=None,
+    budget=None,
+    part=None,  # with a ledger, as in `release`
+) -> tuple:  # (GroupedRelease of all rows: group 0 by RR, group 1 by the method; PriorFit); errors as in `release`
     "Some labels by randomized response, the prior from these, the rest by a mechanism that uses it."
     ledger = _check_ledger(ledger, dataset_id, budget, part)
-    if method not in METHODS or method == "rr": raise ValueError(f"method: needs one of {', '.join(METHODS[1:])}, got {method!r}")
-    try: split(2, first, 0) # its checks only
-    except (TypeError, ValueError) as e: raise type(e)(str(e).replace("prior_fraction", "first")) from None
+    if method not in METHODS or method == "rr":
+        raise ValueError(f"method: needs one of {', '.join(METHODS[1:])}, got {method!r}")
+    try:
+        split(2, first, 0)  # its checks only
+    except (TypeError, ValueError) as e:
+        raise type(e)(str(e).replace("prior_fraction", "first")) from None
     asked = exact_amount(epsilon)
-    codes, epsilon, domain, *_ = _checked(labels, to_float(asked, up=False), domain, method, sigma, l, floor, first, None, seed)
+    codes, epsilon, domain, *_ = _checked(
+        labels, to_float(asked, up=False), domain, method, sigma, l, floor, first, None, seed
+    )
     one = rr(domain, epsilon)
     _check_tables((one,))
     warn_of_prior(len(codes), first, len(domain), epsilon, rows_needed_by_rr, "first")
-    if ledger is not None: ledger.spend(dataset_id, asked, budget, note=f"release in two stages, the second by {method}", part=part)
+    if ledger is not None:
+        ledger.spend(dataset_id, asked, budget, note=f"release in two stages, the second by {method}", part=part)
     rows, rest = split(len(codes), first, RandomBits(seed, "split", len(codes)))
     early = one._release(codes[rows], RandomBits(seed, "first stage", one.weights, codes[rows]))
     fit = prior_by_em(np.bincount(early, minlength=len(domain)), one.transition)
     two = _mechanism(method, domain, epsilon, fit.prior, sigma, l, floor)[0]
-    warn_of_dropped(len(two.outputs), len(domain), f"the second stage, {two.name},") # before its labels are released
+    warn_of_dropped(len(two.outputs), len(domain), f"the second stage, {two.name},")  # before its labels are released
     moved = (len(rows) * _changed(one, None) + len(rest) * _changed(two, fit.prior)) / len(codes)
     warn_of_no_change(moved, len(codes), len(domain), epsilon)
     late = two._release(codes[rest], RandomBits(seed, "second stage", two.weights, codes[rest]))
@@ -248,23 +359,38 @@ def two_stage(
     L = np.stack([_square(one), _square(two)])[group, :, out]
     index = np.arange(len(codes))
     whole = certify_groups((one, two), epsilon)
-    return GroupedRelease(domain.decode(out, like=labels, rows=index), index, group, (one, two), L, whole, seed is not None, len(codes), dataset_id=dataset_id, composition=COMPOSITION), fit
+    return GroupedRelease(
+        domain.decode(out, like=labels, rows=index),
+        index,
+        group,
+        (one, two),
+        L,
+        whole,
+        seed is not None,
+        len(codes),
+        dataset_id=dataset_id,
+        composition=COMPOSITION,
+    ), fit
 
 # %% ../../nbs/privacy/15_stages.ipynb #d2f8bdec
 def row_priors(
-    priors, # float [n, K] or DataFrame: a prior for every row, from others' released labels or public facts: your promise
-    epsilon, # label-DP parameter, 0 to infinity
-    labels=None, # the public domain: an integer K or a sequence; None: 0 .. K-1
-) -> tuple: # (group int [n], list of Mechanism): RRWithPrior for each row, rows with equal sets share one
+    priors,  # float [n, K] or DataFrame: a prior for every row, from others' released labels or public facts: your promise
+    epsilon,  # label-DP parameter, 0 to infinity
+    labels=None,  # the public domain: an integer K or a sequence; None: 0 .. K-1
+) -> tuple:  # (group int [n], list of Mechanism): RRWithPrior for each row, rows with equal sets share one
     "RRWithPrior with a prior of its own for each row."
     epsilon = check_epsilon(epsilon)
     P = as_numbers(table_in_label_order(priors, "priors", columns=None if labels is None else Domain(labels)), "priors")
-    if P.ndim != 2 or P.shape[1] < 2: raise ValueError(f"priors: needs [n, K] with K >= 2, got shape {P.shape}")
-    if not np.isfinite(P).all() or (P < 0).any() or not (P.sum(1) > 0).all(): raise ValueError("priors: each row needs finite weights >= 0, not all zero")
+    if P.ndim != 2 or P.shape[1] < 2:
+        raise ValueError(f"priors: needs [n, K] with K >= 2, got shape {P.shape}")
+    if not np.isfinite(P).all() or (P < 0).any() or not (P.sum(1) > 0).all():
+        raise ValueError("priors: each row needs finite weights >= 0, not all zero")
     order = np.argsort(-P, axis=1, kind="stable")
     totals = np.cumsum(np.take_along_axis(P, order, 1), 1) / P.sum(1, keepdims=True)
     value = totals / (1 + np.arange(P.shape[1]) * math.exp(-epsilon))
-    k = P.shape[1] - (value >= value.max(1, keepdims=True) * (1 - 1e-12))[:, ::-1].argmax(1) # the largest maximiser, as `best_k`
+    k = P.shape[1] - (value >= value.max(1, keepdims=True) * (1 - 1e-12))[:, ::-1].argmax(
+        1
+    )  # the largest maximiser, as `best_k`
     kept = np.zeros(P.shape, bool)
     np.put_along_axis(kept, order, np.arange(P.shape[1]) < k[:, None], 1)
     sets, group = np.unique(kept, axis=0, return_inverse=True)
@@ -272,20 +398,23 @@ def row_priors(
 
 # %% ../../nbs/privacy/15_stages.ipynb #f6943020
 def cluster_priors(
-    labels, # column of n true labels of the rows that pay; they are not released
-    cluster, # int [n], >= 0: their clusters, computed without labels: your promise
-    n_clusters: int, # how many there are
-    domain, # the public domain: an integer K or a sequence of K labels
-    epsilon, # label-DP parameter, 0 to infinity
-    seed=None, # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
-) -> np.ndarray: # float64 [n_clusters, K], rows sum to 1; a cluster without any count left is uniform
+    labels,  # column of n true labels of the rows that pay; they are not released
+    cluster,  # int [n], >= 0: their clusters, computed without labels: your promise
+    n_clusters: int,  # how many there are
+    domain,  # the public domain: an integer K or a sequence of K labels
+    epsilon,  # label-DP parameter, 0 to infinity
+    seed=None,  # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
+) -> np.ndarray:  # float64 [n_clusters, K], rows sum to 1; a cluster without any count left is uniform
     "A label distribution for each cluster, with epsilon-label differential privacy together."
     domain, c = Domain(domain), np.asarray(cluster)
     codes = domain.encode(labels)
     _check_rows(cluster, labels, "cluster")
-    if isinstance(n_clusters, bool) or not isinstance(n_clusters, Integral) or n_clusters < 1: raise ValueError(f"n_clusters: needs an integer >= 1, got {n_clusters!r}")
-    if c.dtype.kind not in "iu" or c.shape != codes.shape: raise ValueError(f"cluster: needs an integer for each of {len(codes)} rows, got {c.dtype} with shape {c.shape}")
-    if len(c) and not 0 <= c.min() <= c.max() < n_clusters: raise ValueError(f"cluster: needs numbers from 0 to {n_clusters - 1}, got {c.min()} to {c.max()}")
+    if isinstance(n_clusters, bool) or not isinstance(n_clusters, Integral) or n_clusters < 1:
+        raise ValueError(f"n_clusters: needs an integer >= 1, got {n_clusters!r}")
+    if c.dtype.kind not in "iu" or c.shape != codes.shape:
+        raise ValueError(f"cluster: needs an integer for each of {len(codes)} rows, got {c.dtype} with shape {c.shape}")
+    if len(c) and not 0 <= c.min() <= c.max() < n_clusters:
+        raise ValueError(f"cluster: needs numbers from 0 to {n_clusters - 1}, got {c.min()} to {c.max()}")
     fewest = int(np.bincount(c, minlength=n_clusters).min())
     more = "use fewer clusters, of which the smallest has these rows"
     warn_of_few_rows(fewest, rows_needed(len(domain), epsilon), len(domain), epsilon, more)

@@ -6,22 +6,34 @@
 __all__ = ['ROOT', 'profiles', 'reproduce', 'show_ledger', 'main']
 
 # %% ../../nbs/study/04_cli.ipynb #664896c5
+import argparse
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+import webbrowser
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
-import argparse, json, math, os, signal, subprocess, sys, threading, time, warnings, webbrowser
 
 import blockrr
 from ..privacy.ledger import add_note
 from .files import release_file
 
 # %% ../../nbs/study/04_cli.ipynb #18f85950
-ROOT = Path(blockrr.__file__).resolve().parent.parent # the clone; only `reproduce` needs one
+ROOT = Path(blockrr.__file__).resolve().parent.parent  # the clone; only `reproduce` needs one
 
-def profiles() -> list: # names of the profiles in workflow/profiles
+
+def profiles() -> list:  # names of the profiles in workflow/profiles
     "Profiles that `blockrr reproduce` knows."
     return sorted(p.stem for p in (ROOT / "workflow" / "profiles").glob("*.yaml"))
+
 
 @contextmanager
 def _only_one(folder: Path):
@@ -32,22 +44,36 @@ def _only_one(folder: Path):
             yield ()
             return
         import fcntl
-        try: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError: raise SystemExit(f"blockrr reproduce: another run is writing to {folder}; wait for it or choose another --output") from None
+
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise SystemExit(
+                f"blockrr reproduce: another run is writing to {folder}; wait for it or choose another --output"
+            ) from None
         yield (f.fileno(),)
 
-def _places(cluster) -> list: # Snakemake's options
+
+def _places(cluster) -> list:  # Snakemake's options
     "Where jobs run: on a cluster, or here, where no more of them may hold a GPU than there are."
-    if cluster: return ["--profile", f"workflow/clusters/{cluster}"]
+    if cluster:
+        return ["--profile", f"workflow/clusters/{cluster}"]
     from blockrr.study.batch import visible_gpus
+
     return ["--resources", f"gpu={max(1, len(visible_gpus()))}"]
+
 
 def _drive(command, env, keep) -> int:
     "Run Snakemake; it holds the lock too, and a terminated driver terminates it."
-    def stop(*_): raise SystemExit(143)
-    if threading.current_thread() is threading.main_thread(): signal.signal(signal.SIGTERM, stop)
+
+    def stop(*_):
+        raise SystemExit(143)
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, stop)
     process = subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=keep)
-    try: return process.wait()
+    try:
+        return process.wait()
     except BaseException:
         process.terminate()
         process.wait()
@@ -57,16 +83,24 @@ def _drive(command, env, keep) -> int:
 def _show_failures(logs: Path, start: float):
     "The last lines of this run's logs that end in an error."
     for path in sorted(logs.glob("*.log")):
-        lines = [l for l in path.read_text(errors="replace").splitlines() if l.strip()] if path.stat().st_mtime >= start else []
-        if any(l.startswith("blockrr ") or "Error" in l for l in lines[-12:]): print(f"\n{path}:", *lines[-12:], sep="\n  ", file=sys.stderr)
+        lines = (
+            [l for l in path.read_text(errors="replace").splitlines() if l.strip()]
+            if path.stat().st_mtime >= start
+            else []
+        )
+        if any(l.startswith("blockrr ") or "Error" in l for l in lines[-12:]):
+            print(f"\n{path}:", *lines[-12:], sep="\n  ", file=sys.stderr)
+
 
 def _drop_broken(folder: Path, profile: str):
     "Remove record files that cannot be read, so that they are made anew."
     from blockrr.study.experiment import load
     from blockrr.study.records import load as load_regression
+
     lines = (ROOT / "workflow" / "profiles" / f"{profile}.yaml").read_text().splitlines()
     for path in folder.glob("records/*.json"):
-        try: (load_regression if "study: regression" in lines else load)(path)
+        try:
+            (load_regression if "study: regression" in lines else load)(path)
         except ValueError as e:
             print(f"{e}; it is made anew", file=sys.stderr)
             path.unlink()
@@ -74,12 +108,17 @@ def _drop_broken(folder: Path, profile: str):
 # %% ../../nbs/study/04_cli.ipynb #68c7081a
 def _folder(output) -> Path:
     "The folder of this very name, as an absolute path; SystemExit for a name that cannot go through the workflow."
-    if not str(output).strip(): raise SystemExit("blockrr reproduce: --output needs the name of a folder, got a blank one")
+    if not str(output).strip():
+        raise SystemExit("blockrr reproduce: --output needs the name of a folder, got a blank one")
     folder = Path(output).resolve()
     if bad := sorted({c for c in str(folder) if c in '{}"\\' or not c.isprintable()}):
-        raise SystemExit(f"blockrr reproduce: --output must not contain {' '.join(map(ascii, bad))}, got {ascii(str(folder))}")
-    if folder.exists() and not folder.is_dir(): raise SystemExit(f"blockrr reproduce: --output needs a folder, got the file {folder}")
+        raise SystemExit(
+            f"blockrr reproduce: --output must not contain {' '.join(map(ascii, bad))}, got {ascii(str(folder))}"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise SystemExit(f"blockrr reproduce: --output needs a folder, got the file {folder}")
     return folder
+
 
 def _escaped(place: str) -> str:
     "A path in characters that YAML, shells and Snakemake leave alone; the Snakefile undoes it."
@@ -87,66 +126,116 @@ def _escaped(place: str) -> str:
 
 # %% ../../nbs/study/04_cli.ipynb #4f135765
 def reproduce(
-    profile: str = "smoke", # "smoke": embedded digits; "laptop": the paper's grid on CIFAR-10; "gpu"; "regression": numeric labels; ...
-    output=None, # folder for records, executed notebooks, logs and the report; None: runs/PROFILE
-    cores: int = None, # processors to use; None: all
-    show: bool = False, # open the report in a browser at the end
-    dry_run: bool = False, # only say what would run
-    cluster: str = None, # "slurm", or another folder of workflow/clusters: every step becomes a job there
-) -> Path: # the report; SystemExit with Snakemake's status if a step failed
+    profile: str = "smoke",  # "smoke": embedded digits; "laptop": the paper's grid on CIFAR-10; "gpu"; "regression": numeric labels; ...
+    output=None,  # folder for records, executed notebooks, logs and the report; None: runs/PROFILE
+    cores: int = None,  # processors to use; None: all
+    show: bool = False,  # open the report in a browser at the end
+    dry_run: bool = False,  # only say what would run
+    cluster: str = None,  # "slurm", or another folder of workflow/clusters: every step becomes a job there
+) -> Path:  # the report; SystemExit with Snakemake's status if a step failed
     "Run whatever of a profile is missing, and write its report."
-    if not profiles(): raise SystemExit("blockrr reproduce: needs a clone of the repository, where the notebooks and the workflow are; installed is the package alone")
-    if profile not in profiles(): raise SystemExit(f"blockrr reproduce: --profile needs one of {', '.join(profiles())}, got {profile!r}")
-    if cluster and not (ROOT / "workflow" / "clusters" / cluster / "config.yaml").exists(): raise SystemExit(f"blockrr reproduce: --cluster needs a folder of workflow/clusters, got {cluster!r}")
-    if cores is not None and cores < 1: raise SystemExit(f"blockrr reproduce: --cores needs at least 1, got {cores}")
-    if not find_spec("snakemake") or not find_spec("papermill"): raise SystemExit("blockrr reproduce: needs Snakemake and papermill: pip install 'blockrr[study]'")
+    if not profiles():
+        raise SystemExit(
+            "blockrr reproduce: needs a clone of the repository, where the notebooks and the workflow are; installed is the package alone"
+        )
+    if profile not in profiles():
+        raise SystemExit(f"blockrr reproduce: --profile needs one of {', '.join(profiles())}, got {profile!r}")
+    if cluster and not (ROOT / "workflow" / "clusters" / cluster / "config.yaml").exists():
+        raise SystemExit(f"blockrr reproduce: --cluster needs a folder of workflow/clusters, got {cluster!r}")
+    if cores is not None and cores < 1:
+        raise SystemExit(f"blockrr reproduce: --cores needs at least 1, got {cores}")
+    if not find_spec("snakemake") or not find_spec("papermill"):
+        raise SystemExit("blockrr reproduce: needs Snakemake and papermill: pip install 'blockrr[study]'")
     folder = _folder(ROOT / "runs" / profile if output is None else output)
-    inside = folder.is_relative_to(ROOT) and not str(folder.relative_to(ROOT)).startswith("-") # which would be an option
-    place = folder.relative_to(ROOT) if inside else folder # relative, so that no machine's paths get into notebooks
-    command = [sys.executable, "-m", "snakemake", "-s", "workflow/Snakefile", "--configfile", f"workflow/profiles/{profile}.yaml",
-               "--config", f"output={_escaped(str(place))}", "--cores", str(cores or "all"), *_places(cluster), "--nolock", "--rerun-incomplete", "--keep-going",
-               "--quiet", "rules", "reason", "host", *(["--dry-run"] if dry_run else [])]
+    inside = folder.is_relative_to(ROOT) and not str(folder.relative_to(ROOT)).startswith(
+        "-"
+    )  # which would be an option
+    place = folder.relative_to(ROOT) if inside else folder  # relative, so that no machine's paths get into notebooks
+    command = [
+        sys.executable,
+        "-m",
+        "snakemake",
+        "-s",
+        "workflow/Snakefile",
+        "--configfile",
+        f"workflow/profiles/{profile}.yaml",
+        "--config",
+        f"output={_escaped(str(place))}",
+        "--cores",
+        str(cores or "all"),
+        *_places(cluster),
+        "--nolock",
+        "--rerun-incomplete",
+        "--keep-going",
+        "--quiet",
+        "rules",
+        "reason",
+        "host",
+        *(["--dry-run"] if dry_run else []),
+    ]
     env = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}
     with _only_one(folder) as keep:
         _drop_broken(folder, profile)
         start, status = time.time(), _drive(command, env, keep)
-    if status: _show_failures(folder / "logs", start)
-    if status: raise SystemExit(f"blockrr reproduce: a step failed (status {status}); its log is in {folder / 'logs'}. The same command resumes")
+    if status:
+        _show_failures(folder / "logs", start)
+    if status:
+        raise SystemExit(
+            f"blockrr reproduce: a step failed (status {status}); its log is in {folder / 'logs'}. The same command resumes"
+        )
     report = folder / "report.html"
     if not dry_run:
-        if not report.is_file(): raise SystemExit(f"blockrr reproduce: every step ended well, but there is no {report}")
+        if not report.is_file():
+            raise SystemExit(f"blockrr reproduce: every step ended well, but there is no {report}")
         print(f"\nReport: {report}")
-        if show and not webbrowser.open(report.as_uri()): print("There is no browser to open it in.")
+        if show and not webbrowser.open(report.as_uri()):
+            print("There is no browser to open it in.")
     return report
 
 # %% ../../nbs/study/04_cli.ipynb #db5b00b3
 def show_ledger(
-    path, # the ledger's file
-    dataset_id: str = None, # one data set; None: all
+    path,  # the ledger's file
+    dataset_id: str = None,  # one data set; None: all
     as_json: bool = False,
-) -> str: # OSError if there is no such file; ValueError for an unknown data set or a file that is no ledger
+) -> str:  # OSError if there is no such file; ValueError for an unknown data set or a file that is no ledger
     "What a ledger says: data sets, budgets, debits, and what is left."
     ledger = blockrr.Ledger(path)
     accounts = [a for a in ledger.accounts() if dataset_id in (None, a.dataset_id)]
-    if dataset_id is not None and not accounts: raise ValueError(f"--dataset: {dataset_id!r} is not in the ledger {path}")
+    if dataset_id is not None and not accounts:
+        raise ValueError(f"--dataset: {dataset_id!r} is not in the ledger {path}")
     found = [(a, ledger.debits(a.dataset_id)) for a in accounts]
-    if as_json: return json.dumps([_account_facts(*pair) for pair in found], indent=1, ensure_ascii=False, allow_nan=False)
+    if as_json:
+        return json.dumps([_account_facts(*pair) for pair in found], indent=1, ensure_ascii=False, allow_nan=False)
     return "\n".join(line for pair in found for line in _account_lines(ledger, *pair)) or "no data set yet"
+
 
 def _account_facts(account, debits) -> dict:
     number = lambda x: "inf" if x == math.inf else x
     lines = [{"at": d.at, "epsilon": number(d.epsilon), "part": d.part, "note": d.note} for d in debits]
-    return {"dataset_id": account.dataset_id, **{k: number(getattr(account, k)) for k in ("budget", "spent", "left")}, "debits": lines}
+    return {
+        "dataset_id": account.dataset_id,
+        **{k: number(getattr(account, k)) for k in ("budget", "spent", "left")},
+        "debits": lines,
+    }
 
-def _number(x) -> str: return repr(x).removesuffix(".0")
 
-def _account_lines(ledger, account, debits) -> list: # of str
-    def shown(name): return name if name.isprintable() else repr(name)
-    lines = [f"{shown(account.dataset_id)}: budget {_number(account.budget)}, spent {_number(account.spent)}, left {_number(account.left)}"]
+def _number(x) -> str:
+    return repr(x).removesuffix(".0")
+
+
+def _account_lines(ledger, account, debits) -> list:  # of str
+    def shown(name):
+        return name if name.isprintable() else repr(name)
+
+    lines = [
+        f"{shown(account.dataset_id)}: budget {_number(account.budget)}, spent {_number(account.spent)}, left {_number(account.left)}"
+    ]
     for part in sorted({d.part for d in debits} - {None}):
         a = ledger.account(account.dataset_id, part)
         lines.append(f"  part {shown(part)}: spent {_number(a.spent)}, left {_number(a.left)}")
-    return lines + [f"  {d.at}  {_number(d.epsilon)}  {f'part {shown(d.part)}  ' if d.part else ''}{shown(d.note)}" for d in debits]
+    return lines + [
+        f"  {d.at}  {_number(d.epsilon)}  {f'part {shown(d.part)}  ' if d.part else ''}{shown(d.note)}" for d in debits
+    ]
 
 # %% ../../nbs/study/04_cli.ipynb #b9e9607d
 def _add_release(commands):
@@ -155,19 +244,35 @@ def _add_release(commands):
     p.add_argument("source", help="CSV file with a header")
     p.add_argument("--output", required=True, help="CSV file to write; must not exist")
     p.add_argument("--column", required=True, help="name of the label column")
-    p.add_argument("--domain", required=True, help="the public domain: labels separated by commas, or @FILE with one label a line")
-    p.add_argument("--epsilon", required=True, help="label-DP parameter, 0 to infinity: a decimal, kept as it is written, a ratio such as 1/3, or inf")
+    p.add_argument(
+        "--domain", required=True, help="the public domain: labels separated by commas, or @FILE with one label a line"
+    )
+    p.add_argument(
+        "--epsilon",
+        required=True,
+        help="label-DP parameter, 0 to infinity: a decimal, kept as it is written, a ratio such as 1/3, or inf",
+    )
     p.add_argument("--method", help="rr, rr_with_prior, block_rr (default) or optimal_rr")
     p.add_argument("--floor", type=float, help="OptimalRR's least retention, 0 to 1")
     p.add_argument("--prior-fraction", type=float, help="share of rows that pays for the prior (default: 0.01)")
     p.add_argument("--sigma", type=float, help="BlockRR's majority threshold, > 0 (default: depends on epsilon)")
     p.add_argument("--l", type=int, help="BlockRR's number of dominant outputs, >= 0 (default: depends on epsilon)")
-    p.add_argument("--seed", type=int, help="reproducible; one seed, one release: whoever knows or can guess it undoes the release, so 128 random bits (default: secure)")
+    p.add_argument(
+        "--seed",
+        type=int,
+        help="reproducible; one seed, one release: whoever knows or can guess it undoes the release, so 128 random bits (default: secure)",
+    )
     p.add_argument("--ledger", help="SQLite file that keeps account of what was spent")
     p.add_argument("--dataset-id", help="with --ledger: whose account is debited")
     p.add_argument("--budget", help="with --ledger: the total that may be spent, stated at the first release")
-    p.add_argument("--part", help="with --ledger: names these rows, which you promise are in no other part; parts cost their maximum, not their sum")
-    p.add_argument("--again", action="store_true", help="remove what a killed run to the same output has left, and release again")
+    p.add_argument(
+        "--part",
+        help="with --ledger: names these rows, which you promise are in no other part; parts cost their maximum, not their sum",
+    )
+    p.add_argument(
+        "--again", action="store_true", help="remove what a killed run to the same output has left, and release again"
+    )
+
 
 def _add_ledger(commands):
     "What was spent."
@@ -176,12 +281,15 @@ def _add_ledger(commands):
     p.add_argument("--dataset", help="id of one data set (default: all)")
     p.add_argument("--json", action="store_true", help="print JSON")
 
+
 def _add_steps(commands):
     "Steps of the workflow."
     p = commands.add_parser("prepare", help="compute everything that does not depend on labels")
     p.add_argument("datasets", nargs="+")
     p.add_argument("--seeds", type=int, default=10, help="number of seeds whose splits are prepared (default: 10)")
-    p.add_argument("--prior-fraction", type=float, default=.01, help="share of rows that a split sets aside (default: 0.01)")
+    p.add_argument(
+        "--prior-fraction", type=float, default=0.01, help="share of rows that a split sets aside (default: 0.01)"
+    )
     p.add_argument("--features-only", action="store_true", help="stop after the features")
     p.add_argument("--output", help="JSON file that says what was prepared")
     p = commands.add_parser("report", help="merge executed notebooks into one page")
@@ -194,74 +302,145 @@ def _add_steps(commands):
 def _add_batch(commands):
     "Commands for lent machines."
     p = commands.add_parser("gpu-batch", help="run the study's missing ResNet-18 trainings until the time is used")
-    p.add_argument("--minutes", type=float, required=True, help="limit for everything; what is finished by then is on disk")
+    p.add_argument(
+        "--minutes", type=float, required=True, help="limit for everything; what is finished by then is on disk"
+    )
     p.add_argument("--output", required=True, help="folder for records; a second run goes on where the first ended")
     p.add_argument("--pack", help="images: a file made by `blockrr data pack --bare` (default: the data folder)")
     p.add_argument("--device", default="cuda", help="cuda (default) or cpu")
     p.add_argument("--seeds", type=int, default=10, help="number of seeds (default: 10)")
     p.add_argument("--learner", default="resnet18", help="name of the learner (default: resnet18)")
-    p.add_argument("--options", type=json.loads, default={}, help="the learner's settings that differ from the paper's, as JSON")
+    p.add_argument(
+        "--options", type=json.loads, default={}, help="the learner's settings that differ from the paper's, as JSON"
+    )
     p = commands.add_parser("merge", help="bring the records of several batches into one folder")
     p.add_argument("folders", nargs="+")
     p.add_argument("--output", required=True, help="folder of a batch; its own records take part")
 
+
 def _gpu_batch(options):
     from blockrr.study.batch import fan_out, gpu_batch, visible_gpus
-    if not isinstance(options.options, dict): raise ValueError(f"--options: needs a JSON object, got {options.options!r}")
+
+    if not isinstance(options.options, dict):
+        raise ValueError(f"--options: needs a JSON object, got {options.options!r}")
     gpus = visible_gpus() if options.device == "cuda" else []
-    if len(gpus) < 2: return gpu_batch(options.output, options.minutes, options.pack, options.device, options.seeds, options.learner, options.options, ROOT)
-    again = [f"--{name}={getattr(options, name)}" for name in ("minutes", "output", "pack", "device", "seeds", "learner") if getattr(options, name) is not None]
-    if fan_out([*again, f"--options={json.dumps(options.options)}"], gpus, ROOT): raise RuntimeError("a worker failed; see above. Finished records are kept")
+    if len(gpus) < 2:
+        return gpu_batch(
+            options.output,
+            options.minutes,
+            options.pack,
+            options.device,
+            options.seeds,
+            options.learner,
+            options.options,
+            ROOT,
+        )
+    again = [
+        f"--{name}={getattr(options, name)}"
+        for name in ("minutes", "output", "pack", "device", "seeds", "learner")
+        if getattr(options, name) is not None
+    ]
+    if fan_out([*again, f"--options={json.dumps(options.options)}"], gpus, ROOT):
+        raise RuntimeError("a worker failed; see above. Finished records are kept")
+
 
 def _merge(options):
     from blockrr.study.records import check_folder, merge
+
     print(merge(options.folders, options.output), "records merged;", check_folder(options.output), "in", options.output)
+
 
 def _write_bare(options):
     from blockrr.learning.data import dataset
     from blockrr.learning.images import BARE_PACK, write_bare_pack
     from blockrr.learning.store import data_root
-    return write_bare_pack(options.path or data_root(options.root) / BARE_PACK, dataset("cifar10_1", options.root, progress=True))
+
+    return write_bare_pack(
+        options.path or data_root(options.root) / BARE_PACK, dataset("cifar10_1", options.root, progress=True)
+    )
 
 # %% ../../nbs/study/04_cli.ipynb #4c8e21b7
-_RECIPE = dict(network=str, loss=str, size=int, views=int, batch=int, width=int, embed=int, rate=float, teacher=float, seed=int) # what the command line can change
+_RECIPE = dict(
+    network=str, loss=str, size=int, views=int, batch=int, width=int, embed=int, rate=float, teacher=float, seed=int
+)  # what the command line can change
+
 
 def _add_pretrain(commands):
     "Pre-training on images alone."
-    p = commands.add_parser("pretrain", help="train a network on images without labels, and keep features of all images")
+    p = commands.add_parser(
+        "pretrain", help="train a network on images without labels, and keep features of all images"
+    )
     p.add_argument("--name", help="the data set (default: cifar10_1)")
     p.add_argument("--pack", help="file of `blockrr data pack`: take the images from there")
-    p.add_argument("--minutes", type=float, help="how long to train, without what comes before and after: a teacher's coordinates, and the features (default: 8)")
+    p.add_argument(
+        "--minutes",
+        type=float,
+        help="how long to train, without what comes before and after: a teacher's coordinates, and the features (default: 8)",
+    )
     p.add_argument("--steps", type=int, help="how many steps to train, instead of --minutes")
     p.add_argument("--encoder", help="take this encoder.pt and do not train")
     p.add_argument("--output", required=True, help="folder for NAME.npz, NAME.json and encoder.pt")
     p.add_argument("--device", help="cuda or cpu (default: a GPU where there is one)")
     p.add_argument("--dims", type=int, default=256, help="features an image, fewer if 5 MB hold no more (default: 256)")
-    p.add_argument("--checkpoint", help="file for resuming (default: checkpoint.pt in the output folder, removed at the end)")
-    for name, kind in _RECIPE.items(): p.add_argument(f"--{name}", type=kind, help="see blockrr.learning.contrastive.PretrainRecipe; the default is LAPTOP without a GPU")
+    p.add_argument(
+        "--checkpoint", help="file for resuming (default: checkpoint.pt in the output folder, removed at the end)"
+    )
+    for name, kind in _RECIPE.items():
+        p.add_argument(
+            f"--{name}",
+            type=kind,
+            help="see blockrr.learning.contrastive.PretrainRecipe; the default is LAPTOP without a GPU",
+        )
+
 
 def _pretrain(options):
     from dataclasses import replace
+
     from blockrr.learning.contrastive import GPU, LAPTOP, teacher_targets
     from blockrr.learning.data import dataset
     from blockrr.learning.device import torch_device
     from blockrr.learning.encoder import Encoder
     from blockrr.learning.images import read_pack
     from blockrr.learning.pretrain import pretrain_and_export
-    if options.pack and options.name: raise ValueError("--pack and --name: need one of them")
+
+    if options.pack and options.name:
+        raise ValueError("--pack and --name: need one of them")
     data = read_pack(options.pack) if options.pack else dataset(options.name or "cifar10_1")
     print(data, flush=True)
     place = Path(options.output)
     place.mkdir(parents=True, exist_ok=True)
     checkpoint = Path(options.checkpoint or place / "checkpoint.pt")
-    how = {} if options.encoder else dict(steps=options.steps, minutes=options.minutes or (None if options.steps else 8.), checkpoint=checkpoint, report=lambda line: print(line, flush=True))
-    recipe = replace(LAPTOP if torch_device(options.device).type == "cpu" else GPU, **{k: getattr(options, k) for k in _RECIPE if getattr(options, k) is not None})
-    if recipe.teacher and how: how["teacher"] = teacher_targets(data)
+    how = (
+        {}
+        if options.encoder
+        else dict(
+            steps=options.steps,
+            minutes=options.minutes or (None if options.steps else 8.0),
+            checkpoint=checkpoint,
+            report=lambda line: print(line, flush=True),
+        )
+    )
+    recipe = replace(
+        LAPTOP if torch_device(options.device).type == "cpu" else GPU,
+        **{k: getattr(options, k) for k in _RECIPE if getattr(options, k) is not None},
+    )
+    if recipe.teacher and how:
+        how["teacher"] = teacher_targets(data)
     known = options.encoder and Encoder.load(options.encoder)
-    encoder = pretrain_and_export(data.train_images, data.test_images, data.name, output=place, recipe=recipe, encoder=known,
-                                  dims=options.dims, device=options.device, **how)
+    encoder = pretrain_and_export(
+        data.train_images,
+        data.test_images,
+        data.name,
+        output=place,
+        recipe=recipe,
+        encoder=known,
+        dims=options.dims,
+        device=options.device,
+        **how,
+    )
     print(json.dumps(encoder.about, indent=1), f"wrote {place / data.name}.npz", sep="\n")
-    if not options.checkpoint: checkpoint.unlink(missing_ok=True)
+    if not options.checkpoint:
+        checkpoint.unlink(missing_ok=True)
 
 # %% ../../nbs/study/04_cli.ipynb #75429cf1
 def _parser() -> argparse.ArgumentParser:
@@ -270,7 +449,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"blockrr {blockrr.__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     p = commands.add_parser("reproduce", help="run the study and write its report")
-    p.add_argument("--profile", default="smoke", help="smoke (embedded digits), laptop (CIFAR-10), regression (numeric labels), gpu ...")
+    p.add_argument(
+        "--profile",
+        default="smoke",
+        help="smoke (embedded digits), laptop (CIFAR-10), regression (numeric labels), gpu ...",
+    )
     p.add_argument("--output", help="folder for everything that is made (default: runs/PROFILE)")
     p.add_argument("--cores", type=int, help="processors to use (default: all)")
     p.add_argument("--open", action="store_true", help="open the report in a browser")
@@ -291,72 +474,132 @@ def _parser() -> argparse.ArgumentParser:
 
 # %% ../../nbs/study/04_cli.ipynb #92c270f6
 def main(
-    argv=None, # list of arguments; None: the program's own
-) -> int: # exit status
+    argv=None,  # list of arguments; None: the program's own
+) -> int:  # exit status
     "The program `blockrr`."
     options = _parser().parse_args(argv)
     warnings.showwarning = lambda message, *_, **__: print(f"blockrr {options.command}: {message}", file=sys.stderr)
-    try: _COMMANDS[options.command](options)
-    except KeyboardInterrupt as e: raise SystemExit(_told(options.command, "stopped" + ("; the same command resumes" if options.command == "reproduce" else ""), e)) from None
-    except ImportError as e: raise SystemExit(f"blockrr {options.command}: {e}. Try: pip install 'blockrr[study]'") from None
-    except MemoryError as e: raise SystemExit(_told(options.command, str(e) or "not enough memory", e)) from None
-    except (ValueError, TypeError, OSError, RuntimeError) as e: raise SystemExit(_told(options.command, str(e), e)) from None
+    try:
+        _COMMANDS[options.command](options)
+    except KeyboardInterrupt as e:
+        raise SystemExit(
+            _told(
+                options.command, "stopped" + ("; the same command resumes" if options.command == "reproduce" else ""), e
+            )
+        ) from None
+    except ImportError as e:
+        raise SystemExit(f"blockrr {options.command}: {e}. Try: pip install 'blockrr[study]'") from None
+    except MemoryError as e:
+        raise SystemExit(_told(options.command, str(e) or "not enough memory", e)) from None
+    except (ValueError, TypeError, OSError, RuntimeError) as e:
+        raise SystemExit(_told(options.command, str(e), e)) from None
     return 0
+
 
 def _told(command, what, error) -> str:
     "One line that says what went wrong, and what was added to the error."
-    notes = getattr(error, "__notes__", ()) if hasattr(error, "add_note") else () # before Python 3.11 they have been printed
+    notes = (
+        getattr(error, "__notes__", ()) if hasattr(error, "add_note") else ()
+    )  # before Python 3.11 they have been printed
     return f"blockrr {command}: " + ". ".join([what, *notes])
+
 
 def _data(options):
     from blockrr.learning.data import dataset
     from blockrr.learning.images import WEBP_PACK, write_pack
     from blockrr.learning.store import data_root
-    if options.action == "get": print(dataset(options.name, options.root, progress=True))
-    elif options.bare: print("wrote", _write_bare(options))
+
+    if options.action == "get":
+        print(dataset(options.name, options.root, progress=True))
+    elif options.bare:
+        print("wrote", _write_bare(options))
     else:
         path = options.path or data_root(options.root) / WEBP_PACK
         print("wrote", write_pack(path, dataset("cifar10_1", options.root, progress=True), progress=True))
 
+
 def _release(options):
     d = options.domain
-    if d.startswith("@"): domain = [line.strip() for line in Path(d[1:]).read_text(encoding="utf-8-sig").split("\n") if line.strip()]
-    else: domain = [label.strip() for label in d.split(",")]
-    if "" in domain: raise ValueError(f"--domain: label {domain.index('')} is empty, got {d!r}")
+    if d.startswith("@"):
+        domain = [line.strip() for line in Path(d[1:]).read_text(encoding="utf-8-sig").split("\n") if line.strip()]
+    else:
+        domain = [label.strip() for label in d.split(",")]
+    if "" in domain:
+        raise ValueError(f"--domain: label {domain.index('')} is empty, got {d!r}")
     names = ("method", "sigma", "l", "floor", "prior_fraction", "seed", "ledger", "dataset_id", "budget", "part")
     chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     with _terminable():
-        out = release_file(options.source, options.output, options.column, domain, options.epsilon, options.again, **chosen)
-        try: print(out, flush=True)
-        except BaseException as e: # a full disk, a closed pipe, an interrupt
-            add_note(e, f"The release is complete all the same, in {options.output} and {options.output}.json, and its epsilon is spent")
+        out = release_file(
+            options.source, options.output, options.column, domain, options.epsilon, options.again, **chosen
+        )
+        try:
+            print(out, flush=True)
+        except BaseException as e:  # a full disk, a closed pipe, an interrupt
+            add_note(
+                e,
+                f"The release is complete all the same, in {options.output} and {options.output}.json, and its epsilon is spent",
+            )
             raise
+
 
 @contextmanager
 def _terminable():
     "Let SIGTERM end what runs as Ctrl-C does: it tidies up and says what was spent."
     main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, signal.default_int_handler) if main else None
-    try: yield
+    try:
+        yield
     finally:
-        if main: signal.signal(signal.SIGTERM, before)
+        if main:
+            signal.signal(signal.SIGTERM, before)
+
 
 def _prepare(options):
     from blockrr.study.experiment import prepare
-    print(f"{'features' if options.features_only else 'factorisation and splits'} of {', '.join(options.datasets)}: "
-          "from the cache, or computed once (on CIFAR-10 about a minute)", flush=True)
-    start, made = time.perf_counter(), prepare(options.datasets, options.seeds, options.prior_fraction, options.features_only)
+
+    print(
+        f"{'features' if options.features_only else 'factorisation and splits'} of {', '.join(options.datasets)}: "
+        "from the cache, or computed once (on CIFAR-10 about a minute)",
+        flush=True,
+    )
+    start, made = (
+        time.perf_counter(),
+        prepare(options.datasets, options.seeds, options.prior_fraction, options.features_only),
+    )
     print(f"ready after {time.perf_counter() - start:.0f} s", flush=True)
-    if options.output: Path(options.output).write_text(json.dumps({**made, "seconds": round(time.perf_counter() - start, 2)}, indent=1) + "\n")
+    if options.output:
+        Path(options.output).write_text(
+            json.dumps({**made, "seconds": round(time.perf_counter() - start, 2)}, indent=1) + "\n"
+        )
+
 
 def _report(options):
     from blockrr.study.frames import read_records as load
     from blockrr.study.report import html_report, provenance_line
+
     frame = load(options.records) if options.records else None
     only_digits = frame is not None and set(frame.dataset) == {"digits"}
-    html_report(options.notebooks, options.output, provenance=provenance_line(frame) if frame is not None else "",
-                title=options.title or ("The pipeline on the embedded digits (not the paper's experiment)" if only_digits else "BlockRR: a reproduction"))
+    html_report(
+        options.notebooks,
+        options.output,
+        provenance=provenance_line(frame) if frame is not None else "",
+        title=options.title
+        or (
+            "The pipeline on the embedded digits (not the paper's experiment)"
+            if only_digits
+            else "BlockRR: a reproduction"
+        ),
+    )
 
-_COMMANDS = {"reproduce": lambda o: reproduce(o.profile, o.output, o.cores, o.open, o.dry_run, o.cluster), "data": _data, "release": _release,
-             "ledger": lambda o: print(show_ledger(o.file, o.dataset, o.json)),
-             "prepare": _prepare, "report": _report, "gpu-batch": _gpu_batch, "merge": _merge, "pretrain": _pretrain}
+
+_COMMANDS = {
+    "reproduce": lambda o: reproduce(o.profile, o.output, o.cores, o.open, o.dry_run, o.cluster),
+    "data": _data,
+    "release": _release,
+    "ledger": lambda o: print(show_ledger(o.file, o.dataset, o.json)),
+    "prepare": _prepare,
+    "report": _report,
+    "gpu-batch": _gpu_batch,
+    "merge": _merge,
+    "pretrain": _pretrain,
+}

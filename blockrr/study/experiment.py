@@ -8,6 +8,12 @@ __all__ = ['STAGED', 'LEARNERS', 'SCHEMA', 'Spec', 'BlockSettings', 'block_setti
            'overview']
 
 # %% ../../nbs/study/00_experiment.ipynb #bbb47037
+import json
+import math
+import os
+import platform
+import subprocess
+import warnings
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -17,7 +23,6 @@ from itertools import product
 from numbers import Integral, Real
 from pathlib import Path
 from typing import NamedTuple
-import hashlib, json, math, os, platform, subprocess, warnings
 
 import numpy as np
 
@@ -32,143 +37,190 @@ from ..privacy.prior import estimate_prior, split
 from ..privacy.release import METHODS, check_floor, default_settings, release
 from ..privacy.sampling import RandomBits, check_epsilon, seed_sequence
 from ..privacy.stages import _square
-from .paper import CLASSES, DATASET_TITLES as PRINTED, EPSILONS, MECHANISMS, settings
+from .paper import CLASSES, EPSILONS, MECHANISMS, settings
+from .paper import DATASET_TITLES as PRINTED
 from .parameters import budgets, seed_list, several
 
 # %% ../../nbs/study/00_experiment.ipynb #38e32142
 STAGED = ("two_stage_rr_with_prior", "two_stage_block_rr", "lp_2st", "cluster_rr_with_prior")
 
-def _check_options(options) -> tuple: # sorted pairs
+
+def _check_options(options) -> tuple:  # sorted pairs
     "Refuse settings that JSON could not keep."
-    try: pairs = dict(options)
-    except (TypeError, ValueError): raise TypeError(f"options: needs a dict, got {options!r}") from None
+    try:
+        pairs = dict(options)
+    except (TypeError, ValueError):
+        raise TypeError(f"options: needs a dict, got {options!r}") from None
     for k, v in pairs.items():
         plain = isinstance(v, (str, bool, int)) or isinstance(v, float) and math.isfinite(v)
-        if not isinstance(k, str) or not plain: raise TypeError(f"options: needs names with a string, a boolean or a finite number each, got {k!r}: {v!r}")
+        if not isinstance(k, str) or not plain:
+            raise TypeError(f"options: needs names with a string, a boolean or a finite number each, got {k!r}: {v!r}")
     return tuple(sorted(pairs.items()))
 
 # %% ../../nbs/study/00_experiment.ipynb #efcdaae6
 @dataclass(frozen=True)
 class Spec:
     "One run: a data set, a mechanism with its settings, a learner and a seed."
-    dataset: str # a name that `learning.data.dataset` knows
-    mechanism: str # "rr", "rr_with_prior", "block_rr", "optimal_rr" or one of STAGED
-    epsilon: float # 0 to infinity; at infinity the original labels are used, as in the paper
-    seed: int = 0 # >= 0
-    sigma: float = None # BlockRR only, > 0
-    l: int = None # BlockRR only, >= 0; more than |outputs_1| is capped
-    learner: str = "probe" # one of LEARNERS; "probe": ridge regression on label-free features, "resnet18": the paper's network, the others know the mechanism
-    prior_fraction: float = .01 # share of rows that pays for the prior, or forms the first stage; RR uses none
-    floor: float = None # OptimalRR only: least retention as a fraction of the largest possible, 0 to 1
-    options: tuple = () # the learner's own settings where they differ from its defaults: a dict, kept as sorted pairs
+
+    dataset: str  # a name that `learning.data.dataset` knows
+    mechanism: str  # "rr", "rr_with_prior", "block_rr", "optimal_rr" or one of STAGED
+    epsilon: float  # 0 to infinity; at infinity the original labels are used, as in the paper
+    seed: int = 0  # >= 0
+    sigma: float = None  # BlockRR only, > 0
+    l: int = None  # BlockRR only, >= 0; more than |outputs_1| is capped
+    learner: str = "probe"  # one of LEARNERS; "probe": ridge regression on label-free features, "resnet18": the paper's network, the others know the mechanism
+    prior_fraction: float = 0.01  # share of rows that pays for the prior, or forms the first stage; RR uses none
+    floor: float = None  # OptimalRR only: least retention as a fraction of the largest possible, 0 to 1
+    options: tuple = ()  # the learner's own settings where they differ from its defaults: a dict, kept as sorted pairs
 
     def __post_init__(self):
-        if self.dataset not in DATASETS: raise ValueError(f"dataset: needs one of {', '.join(DATASETS)}, got {self.dataset!r}")
+        if self.dataset not in DATASETS:
+            raise ValueError(f"dataset: needs one of {', '.join(DATASETS)}, got {self.dataset!r}")
         object.__setattr__(self, "epsilon", check_epsilon(math.inf if self.epsilon == "inf" else self.epsilon))
-        if self.mechanism not in METHODS + STAGED: raise ValueError(f"mechanism: needs one of {', '.join(METHODS + STAGED)}, got {self.mechanism!r}")
-        if self.learner not in LEARNERS: raise ValueError(f"learner: needs one of {', '.join(LEARNERS)}, got {self.learner!r}")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, Integral) or self.seed < 0: raise ValueError(f"seed: needs an integer >= 0, got {self.seed!r}")
+        if self.mechanism not in METHODS + STAGED:
+            raise ValueError(f"mechanism: needs one of {', '.join(METHODS + STAGED)}, got {self.mechanism!r}")
+        if self.learner not in LEARNERS:
+            raise ValueError(f"learner: needs one of {', '.join(LEARNERS)}, got {self.learner!r}")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, Integral) or self.seed < 0:
+            raise ValueError(f"seed: needs an integer >= 0, got {self.seed!r}")
         block = self.mechanism == "block_rr" and not math.isinf(self.epsilon)
-        if block: check_settings(self.sigma, self.l)
-        elif (self.sigma, self.l) != (None, None): raise ValueError(f"sigma and l: only BlockRR at a finite epsilon has them, got {self.sigma} and {self.l}")
-        if self.mechanism == "optimal_rr" and not math.isinf(self.epsilon): object.__setattr__(self, "floor", check_floor(self.floor))
-        elif self.floor is not None: raise ValueError(f"floor: only OptimalRR at a finite epsilon has one, got {self.floor}")
-        if not 0 < self.prior_fraction < 1: raise ValueError(f"prior_fraction: needs 0 < prior_fraction < 1, got {self.prior_fraction}")
+        if block:
+            check_settings(self.sigma, self.l)
+        elif (self.sigma, self.l) != (None, None):
+            raise ValueError(f"sigma and l: only BlockRR at a finite epsilon has them, got {self.sigma} and {self.l}")
+        if self.mechanism == "optimal_rr" and not math.isinf(self.epsilon):
+            object.__setattr__(self, "floor", check_floor(self.floor))
+        elif self.floor is not None:
+            raise ValueError(f"floor: only OptimalRR at a finite epsilon has one, got {self.floor}")
+        if not 0 < self.prior_fraction < 1:
+            raise ValueError(f"prior_fraction: needs 0 < prior_fraction < 1, got {self.prior_fraction}")
         object.__setattr__(self, "options", _check_options(self.options))
-        for name, kind in (("seed", int), ("sigma", float), ("l", int), ("prior_fraction", float)): # equal specs have equal keys: 1, 1.0 and NumPy's 1
-            if (value := getattr(self, name)) is not None: object.__setattr__(self, name, kind(value))
+        for name, kind in (
+            ("seed", int),
+            ("sigma", float),
+            ("l", int),
+            ("prior_fraction", float),
+        ):  # equal specs have equal keys: 1, 1.0 and NumPy's 1
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, kind(value))
 
-    def to_dict(self) -> dict: # plain JSON types; infinity is "inf"
-        facts = {**asdict(self), "epsilon": "inf" if math.isinf(self.epsilon) else self.epsilon, "options": dict(self.options)}
+    def to_dict(self) -> dict:  # plain JSON types; infinity is "inf"
+        facts = {
+            **asdict(self),
+            "epsilon": "inf" if math.isinf(self.epsilon) else self.epsilon,
+            "options": dict(self.options),
+        }
         return {k: v for k, v in facts.items() if (k, v) not in (("floor", None), ("options", {}))}
 
     @property
-    def key(self) -> str: return json.dumps(self.to_dict(), sort_keys=True)
+    def key(self) -> str:
+        return json.dumps(self.to_dict(), sort_keys=True)
 
-    def seeds(self) -> tuple: # (seed of the split, seed of the prior, seed of the release)
+    def seeds(self) -> tuple:  # (seed of the split, seed of the prior, seed of the release)
         "Three independent streams; the split's depends on data set and seed alone; none depends on the learner, so that learners are compared on the same labels."
         cell = replace(self, learner="probe", options=()).key
-        return seed_sequence(self.seed, "split", self.dataset), seed_sequence(self.seed, "prior", cell), seed_sequence(self.seed, "release", cell)
+        return (
+            seed_sequence(self.seed, "split", self.dataset),
+            seed_sequence(self.seed, "prior", cell),
+            seed_sequence(self.seed, "release", cell),
+        )
 
 # %% ../../nbs/study/00_experiment.ipynb #0e561ea4
 class BlockSettings(NamedTuple):
     "BlockRR's settings of a cell, and who says so."
-    sigma: float # majority threshold
-    l: int # number of dominant outputs; more than there are is capped
-    source: str # "paper" or "default_settings"
+
+    sigma: float  # majority threshold
+    l: int  # number of dominant outputs; more than there are is capped
+    source: str  # "paper" or "default_settings"
+
 
 def block_settings(
-    dataset: str, # data set name
-    epsilon: float, # 0 to infinity, finite
-) -> BlockSettings: # the paper's where it prints them, the library's own elsewhere
+    dataset: str,  # data set name
+    epsilon: float,  # 0 to infinity, finite
+) -> BlockSettings:  # the paper's where it prints them, the library's own elsewhere
     "Return sigma and l of BlockRR for a data set and a budget."
-    printed = "cifar10_1" if dataset == "digits" else dataset # digits are made in CIFAR-10_1's proportions
+    printed = "cifar10_1" if dataset == "digits" else dataset  # digits are made in CIFAR-10_1's proportions
     if printed in PRINTED and epsilon in EPSILONS:
         sigma, l = settings(printed, epsilon)
-        return BlockSettings(sigma, 0 if l is None else l, "paper") # the paper prints no l where no label is minority
+        return BlockSettings(sigma, 0 if l is None else l, "paper")  # the paper prints no l where no label is minority
     sigma, l = default_settings(epsilon)
-    return BlockSettings(sigma, len(CLASSES) if l is None else l, "default_settings") # None: as many as there are
+    return BlockSettings(sigma, len(CLASSES) if l is None else l, "default_settings")  # None: as many as there are
 
 # %% ../../nbs/study/00_experiment.ipynb #97478399
 LEARNERS = ("probe", "resnet18", "backward", "calibrated", "posterior", "consensus", "forward")
 
+
 def grid(
-    dataset: str, # data set name
-    mechanisms, # names of mechanisms
-    epsilons, # numbers from 0 to infinity, or "inf"
-    seeds, # a number of seeds, or a list of them
-    sigma="paper", # numbers; "paper": `block_settings`
-    l="paper", # integers; "paper": `block_settings`
-    learner="probe", # name of the learner
-    prior_fraction=Spec.prior_fraction, # share of rows that pays for the prior
-    floor=.5, # OptimalRR's floors, numbers from 0 to 1
-    options=(), # the learner's settings, a dict
-) -> list: # of Spec, in the order epsilon, mechanism, sigma, l or floor, seed
+    dataset: str,  # data set name
+    mechanisms,  # names of mechanisms
+    epsilons,  # numbers from 0 to infinity, or "inf"
+    seeds,  # a number of seeds, or a list of them
+    sigma="paper",  # numbers; "paper": `block_settings`
+    l="paper",  # integers; "paper": `block_settings`
+    learner="probe",  # name of the learner
+    prior_fraction=Spec.prior_fraction,  # share of rows that pays for the prior
+    floor=0.5,  # OptimalRR's floors, numbers from 0 to 1
+    options=(),  # the learner's settings, a dict
+) -> list:  # of Spec, in the order epsilon, mechanism, sigma, l or floor, seed
     "Return all cells of a slice. Where several values can be given, one value, or a text with them, will do."
     names = several(mechanisms, "mechanisms") if isinstance(mechanisms, str) else mechanisms
     seeds = seed_list(seeds)
     specs = []
     for e, m in product(budgets(None, epsilons), names):
         chosen = [{}]
-        if m == "optimal_rr" and not math.isinf(e): chosen = [{"floor": f} for f in several(floor, "floor")]
+        if m == "optimal_rr" and not math.isinf(e):
+            chosen = [{"floor": f} for f in several(floor, "floor")]
         if m == "block_rr" and not math.isinf(e):
             usual = block_settings(dataset, e)
             sigmas = [usual.sigma if s == "paper" else s for s in several(sigma, "sigma")]
             ls = [usual.l if k == "paper" else k for k in several(l, "l")]
             chosen = [{"sigma": s, "l": k} for s, k in product(sigmas, ls)]
-        specs += [Spec(dataset, m, e, seed, learner=learner, prior_fraction=prior_fraction, options=options, **c)
-                  for c, seed in product(chosen, seeds)]
+        specs += [
+            Spec(dataset, m, e, seed, learner=learner, prior_fraction=prior_fraction, options=options, **c)
+            for c, seed in product(chosen, seeds)
+        ]
     return specs
 
 # %% ../../nbs/study/00_experiment.ipynb #1592f408
 def plan_lines(
-    specs, # list of Spec
-) -> str: # a line for the count, and one for every budget at which BlockRR's settings are not the paper's
+    specs,  # list of Spec
+) -> str:  # a line for the count, and one for every budget at which BlockRR's settings are not the paper's
     "Say what a slice is."
     lines = [f"{len(specs)} runs of {len(set(specs))} different cells and seeds"]
     blocks = dict.fromkeys((s.dataset, s.epsilon, s.sigma, s.l) for s in specs if s.sigma is not None)
     for dataset, e, *chosen in blocks:
         usual = block_settings(dataset, e)
-        if [*usual] != [*chosen, "default_settings"]: continue
+        if [*usual] != [*chosen, "default_settings"]:
+            continue
         l = f"{usual.l} (all)" if usual.l == len(CLASSES) else usual.l
-        lines.append(f"epsilon {e:g} on {dataset}: the paper prints no settings; "
-                     f"BlockRR's are default_settings, sigma {usual.sigma:g} and l {l}")
+        lines.append(
+            f"epsilon {e:g} on {dataset}: the paper prints no settings; "
+            f"BlockRR's are default_settings, sigma {usual.sigma:g} and l {l}"
+        )
     return "\n".join(lines)
 
 # %% ../../nbs/study/00_experiment.ipynb #40008abc
 @dataclass(frozen=True)
 class Released:
     "The labels a learner may see, and what is public about them."
-    labels: np.ndarray # uint8 [n_released]
-    rows: np.ndarray # int [n_released], rows of the training set, increasing
-    held: np.ndarray # int [n_held], the rows that paid for the prior; empty for RR
-    transition: np.ndarray # float [K, K]: probability of a released label (column) given the true one (row); public; None if rows differ
-    details: dict # public facts for the record: epsilon certified, labels kept, majority, l used
-    row_likelihood: np.ndarray = None # float [n_released, K] where rows have tables of their own, and `transition` is None
+
+    labels: np.ndarray  # uint8 [n_released]
+    rows: np.ndarray  # int [n_released], rows of the training set, increasing
+    held: np.ndarray  # int [n_held], the rows that paid for the prior; empty for RR
+    transition: (
+        np.ndarray
+    )  # float [K, K]: probability of a released label (column) given the true one (row); public; None if rows differ
+    details: dict  # public facts for the record: epsilon certified, labels kept, majority, l used
+    row_likelihood: np.ndarray = (
+        None  # float [n_released, K] where rows have tables of their own, and `transition` is None
+    )
 
     @property
-    def likelihood(self) -> np.ndarray: # float [n_released, K]: probability of what was released, given each possible true label
+    def likelihood(
+        self,
+    ) -> np.ndarray:  # float [n_released, K]: probability of what was released, given each possible true label
         return self.transition.T[self.labels] if self.row_likelihood is None else self.row_likelihood
+
 
 @contextmanager
 def _quiet():
@@ -178,65 +230,113 @@ def _quiet():
         warnings.simplefilter("ignore", ReleaseWarning)
         yield
 
+
 def release_labels(
-    spec: Spec, # what to run
-    labels, # uint8 [n], the true training labels
-    n_classes: int, # size of the public domain
+    spec: Spec,  # what to run
+    labels,  # uint8 [n], the true training labels
+    n_classes: int,  # size of the public domain
 ) -> Released:
     "Release the training labels of one run, once."
     split_seed, prior_seed, release_seed = spec.seeds()
     held, rows, prior = np.empty(0, int), np.arange(len(labels)), None
     if spec.mechanism in STAGED and not math.isinf(spec.epsilon):
-        with _quiet(): return _release_staged(spec, labels, n_classes)
-    if spec.mechanism not in ("rr", *STAGED): held, rows = split(len(labels), spec.prior_fraction, split_seed)
-    if math.isinf(spec.epsilon): return Released(labels[rows], rows, held, np.eye(n_classes), {"original_labels": True})
-    if spec.mechanism != "rr": prior = estimate_prior(labels[held], n_classes, spec.epsilon, prior_seed, quiet=True)
+        with _quiet():
+            return _release_staged(spec, labels, n_classes)
+    if spec.mechanism not in ("rr", *STAGED):
+        held, rows = split(len(labels), spec.prior_fraction, split_seed)
+    if math.isinf(spec.epsilon):
+        return Released(labels[rows], rows, held, np.eye(n_classes), {"original_labels": True})
+    if spec.mechanism != "rr":
+        prior = estimate_prior(labels[held], n_classes, spec.epsilon, prior_seed, quiet=True)
     with _quiet():
-        out = release(labels[rows], spec.epsilon, n_classes, spec.mechanism, spec.sigma, spec.l, prior=prior, seed=release_seed, floor=spec.floor)
-    details = {"certified_epsilon": out.certificate.epsilon if prior is None else max(out.certificate.epsilon, spec.epsilon)}
-    if spec.mechanism == "optimal_rr": details["k"] = best_k(prior, spec.epsilon)
-    if spec.mechanism == "rr_with_prior": details["outputs"] = list(out.mechanism.outputs)
+        out = release(
+            labels[rows],
+            spec.epsilon,
+            n_classes,
+            spec.mechanism,
+            spec.sigma,
+            spec.l,
+            prior=prior,
+            seed=release_seed,
+            floor=spec.floor,
+        )
+    details = {
+        "certified_epsilon": out.certificate.epsilon if prior is None else max(out.certificate.epsilon, spec.epsilon)
+    }
+    if spec.mechanism == "optimal_rr":
+        details["k"] = best_k(prior, spec.epsilon)
+    if spec.mechanism == "rr_with_prior":
+        details["outputs"] = list(out.mechanism.outputs)
     if spec.mechanism == "block_rr":
         part = partition_by_weight(prior, spec.sigma)
         details.update(majority=list(part.majority), l_used=min(spec.l, len(part.majority)))
         usual = block_settings(spec.dataset, spec.epsilon)
-        if usual == (spec.sigma, spec.l, "default_settings"): details["settings"] = usual.source
+        if usual == (spec.sigma, spec.l, "default_settings"):
+            details["settings"] = usual.source
     return Released(out.labels, rows, held, _square(out.mechanism), details)
 
 # %% ../../nbs/study/00_experiment.ipynb #d3a0153f
 @lru_cache(maxsize=2)
-def _clusters(name: str, k: int = 50) -> np.ndarray: # int [n]
+def _clusters(name: str, k: int = 50) -> np.ndarray:  # int [n]
     "Clusters of the training images by their first coordinates; no label is looked at."
     from scipy.cluster.vq import kmeans2
+
     z = _coordinates(name)[1].train[:, :64].astype(float)
     return kmeans2(z, min(k, len(z) // 20), iter=20, minit="++", rng=np.random.default_rng(0))[1]
+
 
 def _release_staged(spec, labels, n_classes) -> Released:
     "Labels in two stages; which rows come first is chosen by a seed alone."
     from blockrr.privacy import stages
     from blockrr.privacy.classification import rr
+
     e, (split_seed, prior_seed, release_seed) = spec.epsilon, spec.seeds()
     rows, rest = split(len(labels), spec.prior_fraction, split_seed)
     every, L, y = np.arange(len(labels)), np.zeros((len(labels), n_classes)), np.zeros(len(labels), np.uint8)
     if spec.mechanism.startswith("two_stage_"):
-        out, fit = stages.two_stage(labels, e, n_classes, spec.mechanism[len("two_stage_"):], spec.prior_fraction, seed=release_seed)
-        facts = {"prior_error": float(np.where(np.isfinite(fit.error), fit.error, -1).max()), "outputs": list(out.mechanisms[1].outputs)}
-        return Released(np.asarray(out.labels, np.uint8), every, np.empty(0, int), None, {"certified_epsilon": out.certificate.epsilon, **facts}, out.likelihood)
-    if spec.mechanism == "lp_2st": opinions, paid = _first_stage(spec, labels, n_classes, rows, rest, prior_seed, y, L), rr(n_classes, e).certify().epsilon
+        out, fit = stages.two_stage(
+            labels, e, n_classes, spec.mechanism[len("two_stage_") :], spec.prior_fraction, seed=release_seed
+        )
+        facts = {
+            "prior_error": float(np.where(np.isfinite(fit.error), fit.error, -1).max()),
+            "outputs": list(out.mechanisms[1].outputs),
+        }
+        return Released(
+            np.asarray(out.labels, np.uint8),
+            every,
+            np.empty(0, int),
+            None,
+            {"certified_epsilon": out.certificate.epsilon, **facts},
+            out.likelihood,
+        )
+    if spec.mechanism == "lp_2st":
+        opinions, paid = (
+            _first_stage(spec, labels, n_classes, rows, rest, prior_seed, y, L),
+            rr(n_classes, e).certify().epsilon,
+        )
     else:
         c = _clusters(spec.dataset)
-        opinions, paid = stages.cluster_priors(labels[rows], c[rows], int(c.max()) + 1, n_classes, e, prior_seed)[c[rest]], e
+        opinions, paid = (
+            stages.cluster_priors(labels[rows], c[rows], int(c.max()) + 1, n_classes, e, prior_seed)[c[rest]],
+            e,
+        )
     group, tables = stages.row_priors(opinions, e, n_classes)
     out = stages.release_in_groups(labels[rest], group, tables, e, release_seed, paid)
     y[rest], L[rest] = out.labels, out.likelihood
     kept = every if spec.mechanism == "lp_2st" else rest
-    facts = {"certified_epsilon": max(out.certificate.epsilon, paid), "tables": len(tables), "mean_k": float(np.mean([len(tables[g].outputs) for g in group]))}
+    facts = {
+        "certified_epsilon": max(out.certificate.epsilon, paid),
+        "tables": len(tables),
+        "mean_k": float(np.mean([len(tables[g].outputs) for g in group])),
+    }
     return Released(y[kept], kept, np.setdiff1d(every, kept), None, facts, L[kept])
+
 
 def _first_stage(spec, labels, n_classes, rows, rest, seed, y, L) -> np.ndarray:
     "Release the first stage by randomized response into y and L; a model's opinion of the other rows."
     from blockrr.learning.noise_aware import fit_posterior
     from blockrr.privacy.classification import rr
+
     one = rr(n_classes, spec.epsilon)
     y[rows] = one.privatize(labels[rows], seed)
     L[rows] = one.transition.T[y[rows]]
@@ -248,123 +348,193 @@ def _first_stage(spec, labels, n_classes, rows, rest, seed, y, L) -> np.ndarray:
 @dataclass(frozen=True)
 class Record:
     "What one run measured."
-    spec: Spec # what was run
-    accuracy: float # percent of test images classified correctly
-    per_class: tuple # percent, for each class
-    details: dict # public facts about the release, and what the learner chose
+
+    spec: Spec  # what was run
+    accuracy: float  # percent of test images classified correctly
+    per_class: tuple  # percent, for each class
+    details: dict  # public facts about the release, and what the learner chose
 
     def __post_init__(self):
         for value in (self.accuracy, *self.per_class):
-            if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= 100: raise ValueError(f"accuracy: needs numbers from 0 to 100, got {value!r}")
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= 100:
+                raise ValueError(f"accuracy: needs numbers from 0 to 100, got {value!r}")
 
-    def to_dict(self) -> dict: # plain JSON types
-        return {"spec": self.spec.to_dict(), "accuracy": self.accuracy, "per_class": list(self.per_class), "details": self.details}
+    def to_dict(self) -> dict:  # plain JSON types
+        return {
+            "spec": self.spec.to_dict(),
+            "accuracy": self.accuracy,
+            "per_class": list(self.per_class),
+            "details": self.details,
+        }
 
     @classmethod
-    def from_dict(cls, d) -> "Record": # KeyError or TypeError if fields are missing or unknown
+    def from_dict(cls, d) -> "Record":  # KeyError or TypeError if fields are missing or unknown
         return cls(Spec(**d["spec"]), d["accuracy"], tuple(d["per_class"]), d["details"])
 
+
 def score(
-    predictions, # int [n_test]
-    labels, # int [n_test], the true test labels
-    n_classes: int, # number of classes
-) -> tuple: # (overall accuracy, per-class accuracies), percent; ValueError for a class without test images
+    predictions,  # int [n_test]
+    labels,  # int [n_test], the true test labels
+    n_classes: int,  # number of classes
+) -> tuple:  # (overall accuracy, per-class accuracies), percent; ValueError for a class without test images
     "The paper's two accuracies."
     right = np.asarray(predictions) == labels
     n = np.bincount(labels, minlength=n_classes)
-    if not n.all(): raise ValueError(f"labels: class {int(n.argmin())} has no test images, so its accuracy is not defined")
+    if not n.all():
+        raise ValueError(f"labels: class {int(n.argmin())} has no test images, so its accuracy is not defined")
     per_class = 100 * np.bincount(labels[right], minlength=n_classes) / n
     return 100 * float(right.sum()) / len(labels), tuple(per_class.tolist())
 
 # %% ../../nbs/study/00_experiment.ipynb #a052540d
-_GIVEN = {} # images that were handed over: nothing is looked for
+_GIVEN = {}  # images that were handed over: nothing is looked for
+
 
 @lru_cache(maxsize=2)
 def _data(name: str):
     "The images of a data set, given or found."
     base = _GIVEN.get("cifar10_1" if name == "cifar10_2" else name)
-    if base is None: return dataset(name)
+    if base is None:
+        return dataset(name)
     return base if base.name == name else verify(imbalanced(base, CIFAR10_2, name=name))
 
+
 def use(
-    data, # ImageData of "cifar10_1" (which holds CIFAR-10_2) or "digits"; its digest is checked
+    data,  # ImageData of "cifar10_1" (which holds CIFAR-10_2) or "digits"; its digest is checked
 ):
     "Let runs of this process use these images, so that a machine needs neither a download nor a data folder."
     _GIVEN[verify(data).name] = data
-    for known in (_data, _features, _probe, _trainer): known.cache_clear()
+    for known in (_data, _features, _probe, _trainer):
+        known.cache_clear()
 
 # %% ../../nbs/study/00_experiment.ipynb #cb76e0cd
 @lru_cache(maxsize=2)
 def _trainer(name: str, recipe):
     "Images on the device, and a network with a compiled step."
     from blockrr.learning.training import Trainer
+
     data = _data(name)
     return Trainer(data.train_images, data.test_images, data.n_classes, recipe=recipe)
+
 
 def _recipe(spec):
     "The paper's recipe for a cell, with the spec's changes; on the digits one that takes seconds."
     from blockrr.learning.training import Recipe, paper_epochs
-    tiny = dict(epochs=12, batch=128, rate=.2, flip=False, pad=1, cutout=2, width=4)
-    try: return Recipe(**{**(tiny if spec.dataset == "digits" else {"epochs": paper_epochs(spec.epsilon)}), **dict(spec.options)})
-    except TypeError as e: raise ValueError(f"options: {e}") from None
+
+    tiny = dict(epochs=12, batch=128, rate=0.2, flip=False, pad=1, cutout=2, width=4)
+    try:
+        return Recipe(
+            **{**(tiny if spec.dataset == "digits" else {"epochs": paper_epochs(spec.epsilon)}), **dict(spec.options)}
+        )
+    except TypeError as e:
+        raise ValueError(f"options: {e}") from None
+
 
 def _training_facts(done, recipe, trainer) -> dict:
     "What a record says about a training."
     import torch
+
     device = trainer.images.device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    how = {"device": name, "precision": trainer.how.precision, "compile": trainer.how.compile if trainer.compiled else "off"}
-    return {"recipe": asdict(recipe), "execution": how, "losses": [round(x, 5) if math.isfinite(x) else None for x in done.losses],
-            "images_per_second": round(done.images_per_second, 1), "train_seconds": round(sum(done.epoch_seconds), 2)}
+    how = {
+        "device": name,
+        "precision": trainer.how.precision,
+        "compile": trainer.how.compile if trainer.compiled else "off",
+    }
+    return {
+        "recipe": asdict(recipe),
+        "execution": how,
+        "losses": [round(x, 5) if math.isfinite(x) else None for x in done.losses],
+        "images_per_second": round(done.images_per_second, 1),
+        "train_seconds": round(sum(done.epoch_seconds), 2),
+    }
+
 
 def _learn_resnet18(name: str, specs, released) -> list:
     "The paper's network: one training for each run."
     from blockrr.learning.training import fit
+
     recipes, data, found = [_recipe(s) for s in specs], _data(name), []
     base = _data("cifar10_1") if name == "cifar10_2" else data
-    train, test = subset_rows(data, base) if base is not data else map(np.arange, (len(data.train_labels), len(data.test_labels)))
+    train, test = (
+        subset_rows(data, base) if base is not data else map(np.arange, (len(data.train_labels), len(data.test_labels)))
+    )
     for spec, recipe, r in zip(specs, recipes, released):
         trainer = _trainer(base.name, replace(recipe, epochs=1))
-        done = fit(trainer, r.labels, train[r.rows], seed=seed_sequence(spec.seed, "training", spec.key), epochs=recipe.epochs)
+        done = fit(
+            trainer, r.labels, train[r.rows], seed=seed_sequence(spec.seed, "training", spec.key), epochs=recipe.epochs
+        )
         found.append((done.predictions[:, test], _training_facts(done, recipe, trainer)))
     return found
 
 # %% ../../nbs/study/00_experiment.ipynb #d3a0153b
 _OF_IMAGES = ("features", "metric", "directions")
-_DENOISERS = {"backward": (), "calibrated": (), "posterior": ("rounds", "factor"), "consensus": ("factor",), "forward": ("factor",)} # learner -> its settings
+_DENOISERS = {
+    "backward": (),
+    "calibrated": (),
+    "posterior": ("rounds", "factor"),
+    "consensus": ("factor",),
+    "forward": ("factor",),
+}  # learner -> its settings
+
 
 @lru_cache(maxsize=2)
 def _coordinates(name: str, features: str = "patches", metric: str = "views", directions: int = 2048) -> tuple:
     "A data set and its coordinates. Digits are centred and have no views."
     from blockrr.learning.coordinates import concatenate, coordinates, within_view_covariance
-    if metric not in ("views", "plain"): raise ValueError(f"options: metric needs views or plain, got {metric!r}")
-    if isinstance(directions, bool) or not isinstance(directions, int) or directions < 1: raise ValueError(f"options: directions needs an integer >= 1, got {directions!r}")
+
+    if metric not in ("views", "plain"):
+        raise ValueError(f"options: metric needs views or plain, got {metric!r}")
+    if isinstance(directions, bool) or not isinstance(directions, int) or directions < 1:
+        raise ValueError(f"options: directions needs an integer >= 1, got {directions!r}")
     if features == "both":
         data, other = _features(name, "pretrained")
         return data, concatenate(_coordinates(name, "patches", metric, directions)[1], other, directions=directions)
     data, found = _features(name, *_kind({"features": features}))
-    noise = None if metric == "plain" or features != "patches" or name == "digits" else within_view_covariance(_data("cifar10_1" if name == "cifar10_2" else name))
+    noise = (
+        None
+        if metric == "plain" or features != "patches" or name == "digits"
+        else within_view_covariance(_data("cifar10_1" if name == "cifar10_2" else name))
+    )
     return data, coordinates(found, noise, directions, span=2 * directions)
+
 
 def _learn_denoise(learner: str, name: str, specs, released) -> list:
     "A learner that knows the mechanism: runs with the same options together."
     from blockrr.learning import noise_aware
+
     groups, found = {}, {}
-    for i, s in enumerate(specs): groups.setdefault(s.options, []).append(i)
+    for i, s in enumerate(specs):
+        groups.setdefault(s.options, []).append(i)
     for options, at in groups.items():
         options = dict(options)
         of_images = {k: options.pop(k) for k in _OF_IMAGES if k in options}
-        if not set(options) <= set(_DENOISERS[learner]): raise ValueError(f"options: {learner} has {', '.join((*_OF_IMAGES, *_DENOISERS[learner]))}, got {', '.join(options)}")
+        if not set(options) <= set(_DENOISERS[learner]):
+            raise ValueError(
+                f"options: {learner} has {', '.join((*_OF_IMAGES, *_DENOISERS[learner]))}, got {', '.join(options)}"
+            )
         data, Z = _coordinates(name, **of_images)
         chosen = [released[i] for i in at]
-        if learner == "backward" and any(r.transition is None for r in chosen): raise ValueError("backward: needs one table for all rows; these have tables of their own")
-        if learner == "backward": fit = noise_aware.fit_backward(Z, _grid_of(chosen, len(data.train_labels)), [r.transition for r in chosen])
+        if learner == "backward" and any(r.transition is None for r in chosen):
+            raise ValueError("backward: needs one table for all rows; these have tables of their own")
+        if learner == "backward":
+            fit = noise_aware.fit_backward(Z, _grid_of(chosen, len(data.train_labels)), [r.transition for r in chosen])
         else:
-            L = np.full((len(at), len(data.train_labels), data.n_classes), 1 / data.n_classes, np.float32) # rows without a label
-            for l, r in zip(L, chosen): l[r.rows] = r.likelihood
-            if learner in ("calibrated", "posterior"): fit = noise_aware.fit_posterior(Z, L, **({"rounds": 0} if learner == "calibrated" else options))
-            else: fit = getattr(noise_aware, f"fit_{learner}")(Z, L, **({"factors": (options["factor"],)} if options else {}))
-        facts = {"features": [_features(name, "pretrained")[1].key]} if of_images.get("features") in ("pretrained", "both") else {}
+            L = np.full(
+                (len(at), len(data.train_labels), data.n_classes), 1 / data.n_classes, np.float32
+            )  # rows without a label
+            for l, r in zip(L, chosen):
+                l[r.rows] = r.likelihood
+            if learner in ("calibrated", "posterior"):
+                fit = noise_aware.fit_posterior(Z, L, **({"rounds": 0} if learner == "calibrated" else options))
+            else:
+                fit = getattr(noise_aware, f"fit_{learner}")(
+                    Z, L, **({"factors": (options["factor"],)} if options else {})
+                )
+        facts = (
+            {"features": [_features(name, "pretrained")[1].key]}
+            if of_images.get("features") in ("pretrained", "both")
+            else {}
+        )
         found.update({i: (p, {**d, **facts}) for i, p, d in zip(at, fit.predictions, fit.details)})
     return [found[i] for i in range(len(specs))]
 
@@ -372,26 +542,34 @@ def _learn_denoise(learner: str, name: str, specs, released) -> list:
 @lru_cache(maxsize=2)
 def _features(name: str, kind: str = "patches") -> tuple:
     "A data set and its label-free features. CIFAR-10_2's images are among CIFAR-10_1's."
-    if kind == "pretrained": from blockrr.learning.features import pretrained as features
-    else: from blockrr.learning.features import features
+    if kind == "pretrained":
+        from blockrr.learning.features import pretrained as features
+    else:
+        from blockrr.learning.features import features
     if kind == "both":
         from blockrr.learning.features import concatenate_features
+
         return _data(name), concatenate_features(_features(name)[1], _features(name, "pretrained")[1])
     data = _data(name)
     return data, features(data, base=_data("cifar10_1") if name == "cifar10_2" else None)
+
 
 @lru_cache(maxsize=2)
 def _probe(name: str, *kind) -> tuple:
     "A data set and its probe, factorisation included."
     from blockrr.learning.probe import Probe
+
     data, found = _features(name, *kind)
     return data, Probe(found)
 
-def _grid_of(released, n: int) -> np.ndarray: # int8 [runs, n], -1 where a run released nothing
+
+def _grid_of(released, n: int) -> np.ndarray:  # int8 [runs, n], -1 where a run released nothing
     "Released labels of many runs in the order of the training images."
     y = np.full((len(released), n), -1, np.int8)
-    for row, r in zip(y, released): row[r.rows] = r.labels
+    for row, r in zip(y, released):
+        row[r.rows] = r.labels
     return y
+
 
 def _learn_probe(name: str, specs, released) -> list:
     "Ridge regression: one fit for all runs on a data set with the same features."
@@ -401,30 +579,38 @@ def _learn_probe(name: str, specs, released) -> list:
         data, probe = _probe(name, *kind)
         fit = probe.fit(_grid_of([released[i] for i in at], len(data.train_labels)), n_outputs=data.n_classes)
         facts = {"features": probe.features.key} if kind else {}
-        found.update({i: (p, {"penalty": float(penalty), **facts}) for i, p, penalty in zip(at, fit.predictions, fit.penalty)})
+        found.update(
+            {i: (p, {"penalty": float(penalty), **facts}) for i, p, penalty in zip(at, fit.predictions, fit.penalty)}
+        )
     return [found[i] for i in range(len(specs))]
 
-def _kind(options) -> tuple: # () for the usual patch features
+
+def _kind(options) -> tuple:  # () for the usual patch features
     "Which features a probe's options ask for."
     chosen = {"features": "patches", **dict(options)}
     if set(chosen) != {"features"} or chosen["features"] not in ("patches", "pretrained", "both"):
         raise ValueError(f"options: features needs patches, pretrained or both, got {dict(options)}")
     return () if chosen["features"] == "patches" else (chosen["features"],)
 
-_LEARN = {"probe": _learn_probe, "resnet18": _learn_resnet18, **{name: partial(_learn_denoise, name) for name in _DENOISERS}} # one function for each of LEARNERS
+
+_LEARN = {
+    "probe": _learn_probe,
+    "resnet18": _learn_resnet18,
+    **{name: partial(_learn_denoise, name) for name in _DENOISERS},
+}  # one function for each of LEARNERS
 
 # %% ../../nbs/study/00_experiment.ipynb #5e1c07a9
 def prepare(
-    names, # data set names
-    seeds: int = 10, # number of seeds whose splits are prepared too
-    prior_fraction: float = Spec.prior_fraction, # share of rows that a split sets aside
-    features_only: bool = False, # stop after the features, the only step that gains from more than one thread
-) -> dict: # data set name -> SHA-256 of its content
+    names,  # data set names
+    seeds: int = 10,  # number of seeds whose splits are prepared too
+    prior_fraction: float = Spec.prior_fraction,  # share of rows that a split sets aside
+    features_only: bool = False,  # stop after the features, the only step that gains from more than one thread
+) -> dict:  # data set name -> SHA-256 of its content
     "Compute and cache what does not depend on labels: data, features, factorisation, splits."
     for name in names:
         data, _ = _features(name)
         for seed in [] if features_only else range(seeds):
-            split_seed = Spec(name, "rr_with_prior", 1., seed).seeds()[0]
+            split_seed = Spec(name, "rr_with_prior", 1.0, seed).seeds()[0]
             _probe(name)[1].split(split(len(data.train_labels), prior_fraction, split_seed)[0])
     return {name: _features(name)[0].sha256 for name in names}
 
@@ -433,16 +619,22 @@ def _record(spec, released, predictions, found, data) -> Record:
     "The score of a learner; predictions of several epochs are averaged, as the paper does, and each is kept."
     several = [score(p, data.test_labels, data.n_classes) for p in np.atleast_2d(predictions)]
     details = {**released.details, "n_released": len(released.rows), **found}
-    if np.ndim(predictions) > 1: details["epochs"] = [{"accuracy": a, "per_class": list(c)} for a, c in several]
-    if len(several) == 1: return Record(spec, *several[0], details)
-    return Record(spec, float(np.mean([a for a, _ in several])), tuple(np.mean([c for _, c in several], 0).tolist()), details)
+    if np.ndim(predictions) > 1:
+        details["epochs"] = [{"accuracy": a, "per_class": list(c)} for a, c in several]
+    if len(several) == 1:
+        return Record(spec, *several[0], details)
+    return Record(
+        spec, float(np.mean([a for a, _ in several])), tuple(np.mean([c for _, c in several], 0).tolist()), details
+    )
+
 
 def run_all(
-    specs, # list of Spec, of one or several data sets and learners
-) -> list: # of Record, in the same order
+    specs,  # list of Spec, of one or several data sets and learners
+) -> list:  # of Record, in the same order
     "Run cells together, so that everything label-free is computed once."
     records, groups = {}, {}
-    for s in dict.fromkeys(specs): groups.setdefault((s.dataset, s.learner), []).append(s)
+    for s in dict.fromkeys(specs):
+        groups.setdefault((s.dataset, s.learner), []).append(s)
     for (name, learner), chosen in groups.items():
         data = _data(name)
         released = [release_labels(s, data.train_labels, data.n_classes) for s in chosen]
@@ -450,8 +642,9 @@ def run_all(
         records.update({s: _record(s, r, *outcome, data) for s, r, outcome in zip(chosen, released, outcomes)})
     return [records[s] for s in specs]
 
+
 def run(
-    spec: Spec, # what to run
+    spec: Spec,  # what to run
 ) -> Record:
     "Run one cell of the grid."
     return run_all([spec])[0]
@@ -460,59 +653,96 @@ def run(
 SCHEMA = 1
 _PACKAGES = ("blockrr", "numpy", "scipy", "torch", "papermill", "snakemake")
 
+
 def provenance(
-    seconds: float, # wall time of the runs
-    data: dict, # data set name -> SHA-256 of its content
-) -> dict: # plain JSON types
+    seconds: float,  # wall time of the runs
+    data: dict,  # data set name -> SHA-256 of its content
+) -> dict:  # plain JSON types
     "Where a measurement comes from: code, versions, machine, time."
+
     def installed(name):
-        try: return version(name)
-        except PackageNotFoundError: return None
-    threads = {k: os.environ[k] for k in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS") if k in os.environ}
-    return {"commit": _git("rev-parse", "HEAD"), "dirty": bool(_git("status", "--porcelain", "--", "blockrr", "nbs", "workflow")),
-            "data_sha256": data, "versions": {"python": platform.python_version(), **{p: installed(p) for p in _PACKAGES}},
-            "device": f"{processor_name()}, {os.cpu_count()} cores", "system": platform.system(), "threads": threads,
-            "wall_seconds": round(seconds, 2), "finished": datetime.now(timezone.utc).isoformat(timespec="seconds")}
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            return None
+
+    threads = {
+        k: os.environ[k] for k in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS") if k in os.environ
+    }
+    return {
+        "commit": _git("rev-parse", "HEAD"),
+        "dirty": bool(_git("status", "--porcelain", "--", "blockrr", "nbs", "workflow")),
+        "data_sha256": data,
+        "versions": {"python": platform.python_version(), **{p: installed(p) for p in _PACKAGES}},
+        "device": f"{processor_name()}, {os.cpu_count()} cores",
+        "system": platform.system(),
+        "threads": threads,
+        "wall_seconds": round(seconds, 2),
+        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+
 
 def _git(*args):
     "What git says about the source tree; None outside a repository."
-    try: done = subprocess.run(["git", *args], cwd=Path(__file__).resolve().parent.parent.parent, capture_output=True, text=True, timeout=20)
-    except (OSError, NameError, subprocess.TimeoutExpired): return None
+    try:
+        done = subprocess.run(
+            ["git", *args],
+            cwd=Path(__file__).resolve().parent.parent.parent,
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+    except (OSError, NameError, subprocess.TimeoutExpired):
+        return None
     return done.stdout.strip() if done.returncode == 0 else None
 
 # %% ../../nbs/study/00_experiment.ipynb #6307a1eb
 def save(
-    records, # list of Record
-    path, # where to; folders are made
-    provenance: dict = None, # as from `provenance()`
-) -> Path: # the path
+    records,  # list of Record
+    path,  # where to; folders are made
+    provenance: dict = None,  # as from `provenance()`
+) -> Path:  # the path
     "Write records in one piece: complete or not at all."
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"schema": SCHEMA, "provenance": provenance or {}, "records": [r.to_dict() for r in records]}, indent=1, allow_nan=False)
-    with atomic_write(path) as f: f.write((text + "\n").encode())
+    text = json.dumps(
+        {"schema": SCHEMA, "provenance": provenance or {}, "records": [r.to_dict() for r in records]},
+        indent=1,
+        allow_nan=False,
+    )
+    with atomic_write(path) as f:
+        f.write((text + "\n").encode())
     return path
 
+
 def load(
-    path, # a file that `save` wrote
-) -> list: # of Record; ValueError if the file is something else
+    path,  # a file that `save` wrote
+) -> list:  # of Record; ValueError if the file is something else
     "Read the records of one file."
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
-        if content["schema"] != SCHEMA: raise ValueError(f"schema {content['schema']}, not {SCHEMA}")
+        if content["schema"] != SCHEMA:
+            raise ValueError(f"schema {content['schema']}, not {SCHEMA}")
         return [Record.from_dict(r) for r in content["records"]]
-    except (ValueError, KeyError, TypeError) as e: raise ValueError(f"{path}: not a file of records ({type(e).__name__}: {e})") from None
+    except (ValueError, KeyError, TypeError) as e:
+        raise ValueError(f"{path}: not a file of records ({type(e).__name__}: {e})") from None
 
 # %% ../../nbs/study/00_experiment.ipynb #b6eb61b6
 def overview(
-    records, # list of Record
-) -> str: # Markdown: one row per cell, mean and population standard deviation over seeds, percent
+    records,  # list of Record
+) -> str:  # Markdown: one row per cell, mean and population standard deviation over seeds, percent
     "A table of records, seeds averaged."
     cells = {}
-    for r in records: cells.setdefault(replace(r.spec, seed=0), []).append((r.accuracy, np.mean(r.per_class)))
-    rows = ["| data set | epsilon | mechanism | sigma | l | seeds | accuracy | per-class average |", "|---|---|---|---|---|---|---|---|"]
+    for r in records:
+        cells.setdefault(replace(r.spec, seed=0), []).append((r.accuracy, np.mean(r.per_class)))
+    rows = [
+        "| data set | epsilon | mechanism | sigma | l | seeds | accuracy | per-class average |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for s, values in cells.items():
         (m, a), (sd, _) = np.mean(values, 0), np.std(values, 0)
         setting = ["" if v is None else f"{v:g}" for v in (s.sigma, s.l)]
-        rows.append(f"| {s.dataset} | {s.epsilon:g} | {s.mechanism}{'' if s.floor is None else f', floor {s.floor:g}'} | {setting[0]} | {setting[1]} | {len(values)} | {m:.2f} ± {sd:.2f} | {a:.2f} |")
+        rows.append(
+            f"| {s.dataset} | {s.epsilon:g} | {s.mechanism}{'' if s.floor is None else f', floor {s.floor:g}'} | {setting[0]} | {setting[1]} | {len(values)} | {m:.2f} ± {sd:.2f} | {a:.2f} |"
+        )
     return "\n".join(rows)

@@ -6,12 +6,15 @@
 __all__ = ['Table', 'read_table', 'release_file']
 
 # %% ../../nbs/study/08_files.ipynb #5b650109
+import csv
+import os
+import re
+import warnings
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
-import csv, os, re, warnings
 
 import blockrr
 from ..privacy.ledger import Ledger, add_note
@@ -19,31 +22,42 @@ from ..privacy.ledger import Ledger, add_note
 # %% ../../nbs/study/08_files.ipynb #7b30ae13
 class Table(NamedTuple):
     "A CSV file and which column holds the labels."
-    header: list # of str
-    rows: list # of lists of str, as long as the header
-    at: int # the label's column
 
-def _lines(path) -> list: # of lists of str
+    header: list  # of str
+    rows: list  # of lists of str, as long as the header
+    at: int  # the label's column
+
+
+def _lines(path) -> list:  # of lists of str
     "The fields of every line of a CSV file."
     try:
-        with open(path, newline="", encoding="utf-8-sig") as f: lines = list(csv.reader(f, strict=True))
-    except UnicodeDecodeError: raise ValueError(f"{path}: is not UTF-8 text") from None
-    except csv.Error as e: raise ValueError(f"{path}: is not a CSV file that can be read ({e})") from None
-    if lines and len(lines[0]) == 1: return [fields or [""] for fields in lines]
-    while lines and not lines[-1]: lines.pop()
-    if not lines: raise ValueError(f"{path}: is empty; needs a header")
+        with open(path, newline="", encoding="utf-8-sig") as f:
+            lines = list(csv.reader(f, strict=True))
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: is not UTF-8 text") from None
+    except csv.Error as e:
+        raise ValueError(f"{path}: is not a CSV file that can be read ({e})") from None
+    if lines and len(lines[0]) == 1:
+        return [fields or [""] for fields in lines]
+    while lines and not lines[-1]:
+        lines.pop()
+    if not lines:
+        raise ValueError(f"{path}: is empty; needs a header")
     return lines
 
+
 def read_table(
-    path, # CSV file with a header, UTF-8
-    column: str, # name of the label column
-    labels=(), # the public domain; an empty field is a label if it is one of these
-) -> Table: # ValueError or OSError for a file that cannot be read without doubt
+    path,  # CSV file with a header, UTF-8
+    column: str,  # name of the label column
+    labels=(),  # the public domain; an empty field is a label if it is one of these
+) -> Table:  # ValueError or OSError for a file that cannot be read without doubt
     "Read a CSV file whose rows all have a label."
     header, *rows = _lines(path)
     if header.count(column) != 1:
-        raise ValueError(f"--column: {column!r} names {header.count(column)} of the {len(header)} columns "
-                         f"in the first line of {path}, which must be a header")
+        raise ValueError(
+            f"--column: {column!r} names {header.count(column)} of the {len(header)} columns "
+            f"in the first line of {path}, which must be a header"
+        )
     at = header.index(column)
     for i, row in enumerate(rows):
         gone = "; its label is missing" if len(row) <= at else ""
@@ -52,9 +66,12 @@ def read_table(
     missing = [i for i, row in enumerate(rows) if not row[at].strip() and row[at] not in labels]
     if missing:
         more = f" ({len(missing)} such rows)" if len(missing) > 1 else ""
-        raise ValueError(f"{path}: data row {missing[0]} has no label{more}: a missing label, in column {column!r}. "
-                         "Give 'no answer' a name of its own, in the file and in the domain. Nothing was released")
-    if not rows: raise ValueError(f"{path}: has a header and no rows; there is nothing to release")
+        raise ValueError(
+            f"{path}: data row {missing[0]} has no label{more}: a missing label, in column {column!r}. "
+            "Give 'no answer' a name of its own, in the file and in the domain. Nothing was released"
+        )
+    if not rows:
+        raise ValueError(f"{path}: has a header and no rows; there is nothing to release")
     return Table(header, rows, at)
 
 # %% ../../nbs/study/08_files.ipynb #4a6600cb
@@ -66,14 +83,16 @@ def _write_rows(f, table, index, labels, quoting):
     write.writerow([next(name for name in names if name not in table.header), *table.header])
     for i, label in zip(index, labels):
         row = table.rows[i]
-        write.writerow([i, *row[:table.at], label, *row[table.at + 1:]])
+        write.writerow([i, *row[: table.at], label, *row[table.at + 1 :]])
     _finish(f)
+
 
 def _finish(f):
     "Cut a file off here, and wait until it is on disk."
     f.truncate()
     f.flush()
     os.fsync(f.fileno())
+
 
 def _quoting(table, labels):
     "How to quote: older Pythons leave a lone carriage return as it is, and read it as the end of a line."
@@ -83,84 +102,123 @@ def _quoting(table, labels):
 # %% ../../nbs/study/08_files.ipynb #fe0f248c
 def _lock(f) -> bool:
     "Hold a file's lock while it is open; False if another process does."
-    if not find_spec("fcntl"): return True
+    if not find_spec("fcntl"):
+        return True
     import fcntl
-    try: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError: return False
-    except OSError: pass # a file system without locks
+
+    try:
+        fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # a file system without locks
     return True
+
 
 class _Draft:
     "A file that is being written, private and locked."
-    complete = False # whether it holds what it was made for
+
+    complete = False  # whether it holds what it was made for
+
     def __init__(self, target: Path):
         self.target, self.path = target, target.with_name(f".{target.name}.tmp")
-        try: number = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError: raise FileExistsError(f"--output: another run is writing to {target}") from None
+        try:
+            number = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            raise FileExistsError(f"--output: another run is writing to {target}") from None
         self.file = open(number, "w+", newline="", encoding="utf-8")
         _lock(self.file)
 
     def publish(self):
         "Take the final name, which must be free."
         self.file.close()
-        try: os.link(self.path, self.target)
-        except FileExistsError: raise
-        except (OSError, NotImplementedError, AttributeError): # no hard links here
+        try:
+            os.link(self.path, self.target)
+        except FileExistsError:
+            raise
+        except (OSError, NotImplementedError, AttributeError):  # no hard links here
             os.close(os.open(self.target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             os.replace(self.path, self.target)
-        else: self.path.unlink()
+        else:
+            self.path.unlink()
 
     def close(self):
         "Remove what was not published, unless it is `complete` and all that there is of a release."
-        try: self.file.close()
-        except OSError: pass # a full disk cannot take the rest, which is not wanted any more
-        if not self.complete: self.path.unlink(missing_ok=True)
+        try:
+            self.file.close()
+        except OSError:
+            pass  # a full disk cannot take the rest, which is not wanted any more
+        if not self.complete:
+            self.path.unlink(missing_ok=True)
+
 
 def _permit(path, like):
     "Give a file the permissions of another one, or less."
     os.umask(mask := os.umask(0o077))
     mode = like.st_mode & 0o666 & ~mask
     try:
-        if hasattr(os, "chown") and os.stat(path).st_gid != like.st_gid: os.chown(path, -1, like.st_gid)
-    except OSError: mode &= ~0o070
-    try: os.chmod(path, mode)
-    except OSError: pass # it stays private
+        if hasattr(os, "chown") and os.stat(path).st_gid != like.st_gid:
+            os.chown(path, -1, like.st_gid)
+    except OSError:
+        mode &= ~0o070
+    try:
+        os.chmod(path, mode)
+    except OSError:
+        pass  # it stays private
 
 # %% ../../nbs/study/08_files.ipynb #bc048892
 _DRAWING = "unfinished: from here on labels may have been drawn and the budget debited"
 
-def _leftovers(target: Path) -> list: # of Path
+
+def _leftovers(target: Path) -> list:  # of Path
     "Drafts that lie at the same place, of this version and of earlier ones."
     name = re.compile(rf"\.{re.escape(target.name)}(\.json)?(\.[a-z0-9_]{{8}})?\.tmp")
-    try: return sorted(p for p in target.parent.iterdir() if name.fullmatch(p.name))
-    except PermissionError: return [] # a folder that shows nothing; a draft of this version is noticed all the same
+    try:
+        return sorted(p for p in target.parent.iterdir() if name.fullmatch(p.name))
+    except PermissionError:
+        return []  # a folder that shows nothing; a draft of this version is noticed all the same
+
 
 def _in_use(path) -> bool:
     try:
-        with open(path, "r+") as f: return not _lock(f)
-    except OSError: return False # another user's
+        with open(path, "r+") as f:
+            return not _lock(f)
+    except OSError:
+        return False  # another user's
+
 
 def _progress(left, target) -> str:
     "What the run that left these drafts had come to."
     data, statement = (target.with_name(f".{name}.tmp") for name in (target.name, f"{target.name}.json"))
-    said = "" if left == [data] else _DRAWING # the data's draft is made first
+    said = "" if left == [data] else _DRAWING  # the data's draft is made first
     if set(left) == {data, statement}:
-        try: said = statement.read_text(encoding="utf-8").strip()
-        except OSError: pass
-    if not said: return "before anything was drawn or debited. --again removes that and makes the release"
+        try:
+            said = statement.read_text(encoding="utf-8").strip()
+        except OSError:
+            pass
+    if not said:
+        return "before anything was drawn or debited. --again removes that and makes the release"
     if said.startswith("{"):
-        return (f"when the release was complete: rename them to {target.name} and {target.name}.json, and nothing more "
-                "is spent. Or --again removes them and makes a second release")
-    return ("when labels may have been drawn and the budget debited (`blockrr ledger` shows the debits). --again "
-            "removes that and releases again, which is a second release unless nobody has read these files; "
-            "a debit of the first covers it then, without --ledger")
+        return (
+            f"when the release was complete: rename them to {target.name} and {target.name}.json, and nothing more "
+            "is spent. Or --again removes them and makes a second release"
+        )
+    return (
+        "when labels may have been drawn and the budget debited (`blockrr ledger` shows the debits). --again "
+        "removes that and releases again, which is a second release unless nobody has read these files; "
+        "a debit of the first covers it then, without --ledger"
+    )
 
-def _path(ledger): return ledger.path if isinstance(ledger, Ledger) else ledger
+
+def _path(ledger):
+    return ledger.path if isinstance(ledger, Ledger) else ledger
+
 
 def _check_place(target: Path, ledger, again: bool):
     "Refuse an output that exists, that cannot be made, or that an earlier run has begun."
     statement = target.with_name(f"{target.name}.json")
-    if not target.parent.is_dir(): raise FileNotFoundError(f"--output: the folder {target.parent} does not exist")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"--output: the folder {target.parent} does not exist")
     left = _leftovers(target)
     names = ", ".join(p.name for p in left)
     for place in (target, statement):
@@ -169,12 +227,15 @@ def _check_place(target: Path, ledger, again: bool):
             raise FileExistsError(f"--output: {place} exists already; one label, one release{hint}")
         if ledger is not None and os.path.realpath(_path(ledger)) == os.path.realpath(place):
             raise ValueError(f"--ledger: needs a file of its own, got the output's {place}")
-    if not left: return
-    if any(map(_in_use, left)): raise FileExistsError(f"--output: another run is writing to {target}")
+    if not left:
+        return
+    if any(map(_in_use, left)):
+        raise FileExistsError(f"--output: another run is writing to {target}")
     if not again:
         killed = f"it was killed {_progress(left, target)}"
         raise FileExistsError(f"--output: an earlier run to {target} left {names}: {killed}")
-    for p in left: p.unlink()
+    for p in left:
+        p.unlink()
     warnings.warn(f"removed {names}, which a run that was killed had left in {target.parent}")
 
 # %% ../../nbs/study/08_files.ipynb #50fcf228
@@ -183,10 +244,13 @@ def _drafts(target):
     "Drafts of a release and of its statement, closed at the end."
     made = []
     try:
-        for place in (target, target.with_name(f"{target.name}.json")): made.append(_Draft(place))
+        for place in (target, target.with_name(f"{target.name}.json")):
+            made.append(_Draft(place))
         yield made
     finally:
-        for draft in made: draft.close()
+        for draft in made:
+            draft.close()
+
 
 def _rehearse(data, statement, table, labels, quoting):
     "Fill the drafts with as much as a release can need, then mark that it begins."
@@ -199,24 +263,30 @@ def _rehearse(data, statement, table, labels, quoting):
     statement.file.flush()
     os.fsync(statement.file.fileno())
 
+
 def _after(error, complete, drafts, epsilon, options):
     "Let an error say what has become of the release."
     ledger, name = options.get("ledger"), options.get("dataset_id")
     debit = "is spent" if ledger is None else f"of data set {name!r} is spent, debited in {_path(ledger)}"
     drawn = f"The labels were drawn and epsilon {epsilon} {debit}."
     where = ", ".join(f"{d.path} to {d.target}" for d in drafts if d.path.exists())
-    add_note(error, f"{drawn} The release is complete: move {where}" if complete else
-             f"{drawn} Nothing of them was kept: the same release may be made once more without --ledger, under this debit")
+    add_note(
+        error,
+        f"{drawn} The release is complete: move {where}"
+        if complete
+        else f"{drawn} Nothing of them was kept: the same release may be made once more without --ledger, under this debit",
+    )
+
 
 def release_file(
-    source, # CSV file with a header
-    target, # CSV file to write; neither it nor `target`.json may exist
-    column: str, # name of the label column
-    domain, # list of strings: the public domain
-    epsilon, # label-DP parameter, 0 to infinity
-    again=False, # True: remove what a killed run to the same place has left, and release again
-    **options, # further arguments of `blockrr.release`
-): # the Release; ValueError, TypeError or OSError before anything is drawn, and a later error says what is spent
+    source,  # CSV file with a header
+    target,  # CSV file to write; neither it nor `target`.json may exist
+    column: str,  # name of the label column
+    domain,  # list of strings: the public domain
+    epsilon,  # label-DP parameter, 0 to infinity
+    again=False,  # True: remove what a killed run to the same place has left, and release again
+    **options,  # further arguments of `blockrr.release`
+):  # the Release; ValueError, TypeError or OSError before anything is drawn, and a later error says what is spent
     "Release one column of a CSV file and state beside it what was released."
     target, labels = Path(target), blockrr.Domain(domain).values
     table, like = read_table(source, column, labels), os.stat(source)

@@ -6,105 +6,145 @@
 __all__ = ['known_and_given', 'no_texts', 'check_parameters', 'several', 'budgets', 'seed_list', 'recorded', 'only']
 
 # %% ../../nbs/study/03_parameters.ipynb #709f6a5a
+import ast
+import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral
 from pathlib import Path
-import ast, math
 
 import blockrr
 from ..privacy.sampling import check_epsilon
 
 # %% ../../nbs/study/03_parameters.ipynb #bd6a71e3
-_INJECTED = "# Parameters\n" # first line of the cell that papermill writes
+_INJECTED = "# Parameters\n"  # first line of the cell that papermill writes
+
 
 def _assigned(source: str) -> list:
     "The names that a cell sets at its top level; none if it is no plain Python."
-    try: body = ast.parse(source).body
-    except SyntaxError: return []
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:
+        return []
     statements = [node for node in body if isinstance(node, (ast.Assign, ast.AnnAssign))]
     targets = [t for node in statements for t in getattr(node, "targets", [getattr(node, "target", None)])]
     return [t.id for t in targets if isinstance(t, ast.Name)]
 
+
 def known_and_given(
-    sources, # list of str: the sources of all cells that ran, in their order
-) -> tuple: # (names that cells set before papermill's, names that papermill set); two empty lists without papermill
+    sources,  # list of str: the sources of all cells that ran, in their order
+) -> tuple:  # (names that cells set before papermill's, names that papermill set); two empty lists without papermill
     "Read a notebook's parameters, and those that papermill gave it, off its cells."
     injected = [i for i, source in enumerate(sources) if source.startswith(_INJECTED)]
-    if not injected: return [], []
-    before = [source for source in sources[:injected[-1]] if not source.startswith(_INJECTED)]
+    if not injected:
+        return [], []
+    before = [source for source in sources[: injected[-1]] if not source.startswith(_INJECTED)]
     known = list(dict.fromkeys(name for source in before for name in _assigned(source)))
     return known, [name for name in _assigned(sources[injected[-1]]) if not name.startswith("PAPERMILL_")]
 
 # %% ../../nbs/study/03_parameters.ipynb #faad8851
 def no_texts(
-    sources, # as in `known_and_given`
-) -> list: # of (name, code): parameters that a cell says to be text, and what papermill set them to
+    sources,  # as in `known_and_given`
+) -> list:  # of (name, code): parameters that a cell says to be text, and what papermill set them to
     "Find a folder or a name that papermill took for a number, for True or for None."
     injected = [i for i, source in enumerate(sources) if source.startswith(_INJECTED)]
-    if not injected: return []
-    def statements(source): return ast.parse(source).body if _assigned(source) else []
-    texts = {node.target.id for source in sources[:injected[-1]] for node in statements(source)
-             if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "str"}
-    given = [(ast.unparse(node.targets[0]), node.value) for node in statements(sources[injected[-1]]) if isinstance(node, ast.Assign)]
-    return [(name, ast.unparse(value)) for name, value in given
-            if name in texts and not isinstance(getattr(value, "value", None), str)]
+    if not injected:
+        return []
+
+    def statements(source):
+        return ast.parse(source).body if _assigned(source) else []
+
+    texts = {
+        node.target.id
+        for source in sources[: injected[-1]]
+        for node in statements(source)
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "str"
+    }
+    given = [
+        (ast.unparse(node.targets[0]), node.value)
+        for node in statements(sources[injected[-1]])
+        if isinstance(node, ast.Assign)
+    ]
+    return [
+        (name, ast.unparse(value))
+        for name, value in given
+        if name in texts and not isinstance(getattr(value, "value", None), str)
+    ]
+
 
 def check_parameters():
     "Refuse a parameter that this notebook does not have, or that is no text where one is meant; call it in the cell after the parameters."
     from IPython import get_ipython
+
     shell = get_ipython()
-    if shell is None: return
+    if shell is None:
+        return
     known, given = known_and_given(shell.history_manager.input_hist_raw)
     for name in given:
-        if name in known: continue
+        if name in known:
+            continue
         close = get_close_matches(name, known, 1)
         hint = f" (did you mean {close[0]}?)" if close else ""
         raise ValueError(f"parameters: needs names among {', '.join(known)}, got {name}{hint}")
     for name, code in no_texts(shell.history_manager.input_hist_raw):
-        raise ValueError(f"{name}: needs a text, got {code}, for which papermill takes it after -p; -r {name} keeps it as it is written")
+        raise ValueError(
+            f"{name}: needs a text, got {code}, for which papermill takes it after -p; -r {name} keeps it as it is written"
+        )
 
 # %% ../../nbs/study/03_parameters.ipynb #8885ec9a
 def _read(value, name):
     "What a text says, if it is a text."
-    if not isinstance(value, str) or value.isidentifier(): return value # a word is a word
-    import yaml # comes with papermill; a machine without it gives no texts
+    if not isinstance(value, str) or value.isidentifier():
+        return value  # a word is a word
+    import yaml  # comes with papermill; a machine without it gives no texts
+
     listed = "," in value and not value.lstrip().startswith(("[", "{"))
-    try: return yaml.safe_load(f"[{value}]" if listed else value)
-    except yaml.YAMLError: raise ValueError(f"{name}: needs a value or a list such as [a, b], got {value!r}") from None
+    try:
+        return yaml.safe_load(f"[{value}]" if listed else value)
+    except yaml.YAMLError:
+        raise ValueError(f"{name}: needs a value or a list such as [a, b], got {value!r}") from None
+
 
 def several(
-    value, # one value, a list of them, or a text that says either: "rr", "rr, block_rr", "[0.5, 1]", ""
-    name: str = "value", # what to call it in an error
+    value,  # one value, a list of them, or a text that says either: "rr", "rr, block_rr", "[0.5, 1]", ""
+    name: str = "value",  # what to call it in an error
 ) -> list:
     "Return one value or several as a list."
     value = _read(value, name)
-    if value is None: return []
+    if value is None:
+        return []
     return list(value) if isinstance(value, Iterable) and not isinstance(value, (str, dict)) else [value]
 
 # %% ../../nbs/study/03_parameters.ipynb #83bdc3cc
 def budgets(
-    epsilon, # a number, a text ("1.0", "inf", "[0.5, 1]") or a list; None: not given
-    epsilons=(), # the same; counts where `epsilon` is not given
-) -> list: # of float, 0 to infinity; TypeError or ValueError for what is no such number
+    epsilon,  # a number, a text ("1.0", "inf", "[0.5, 1]") or a list; None: not given
+    epsilons=(),  # the same; counts where `epsilon` is not given
+) -> list:  # of float, 0 to infinity; TypeError or ValueError for what is no such number
     "Return the budgets to run."
     found = [_budget(e) for e in several(epsilons if epsilon is None else epsilon, "epsilon")]
-    if epsilon is not None and not found: raise ValueError(f"epsilon: needs at least one number, got {epsilon!r}")
+    if epsilon is not None and not found:
+        raise ValueError(f"epsilon: needs at least one number, got {epsilon!r}")
     return found
+
 
 def _budget(value) -> float:
     "One budget."
-    if not isinstance(value, str): return check_epsilon(value)
-    try: return check_epsilon(float(value))
-    except ValueError: raise ValueError(f"epsilon: needs a number from 0 to infinity, got {value!r}") from None
+    if not isinstance(value, str):
+        return check_epsilon(value)
+    try:
+        return check_epsilon(float(value))
+    except ValueError:
+        raise ValueError(f"epsilon: needs a number from 0 to infinity, got {value!r}") from None
+
 
 def seed_list(
-    seeds, # a number of seeds (0, 1, ...), or a list of them; text is read
-) -> list: # of seeds; TypeError or ValueError for what is neither
+    seeds,  # a number of seeds (0, 1, ...), or a list of them; text is read
+) -> list:  # of seeds; TypeError or ValueError for what is neither
     "Return the seeds to run."
     value = _read(seeds, "seeds")
     if isinstance(value, Integral) and not isinstance(value, bool):
-        if value < 1: raise ValueError(f"seeds: needs at least 1 seed, got {value}")
+        if value < 1:
+            raise ValueError(f"seeds: needs at least 1 seed, got {value}")
         return list(range(value))
     if isinstance(value, (str, dict)) or not isinstance(value, Iterable):
         raise TypeError(f"seeds: needs a number of seeds or a list of them, got {seeds!r}")
@@ -112,22 +152,24 @@ def seed_list(
 
 # %% ../../nbs/study/03_parameters.ipynb #6d30391a
 def recorded(
-    folder: str, # where the command line says; "": not given
-    name: str, # of a folder below results/, such as "laptop/records"
+    folder: str,  # where the command line says; "": not given
+    name: str,  # of a folder below results/, such as "laptop/records"
 ) -> Path:
     "Return the folder to read measured records from: the given one, or this clone's own."
     return Path(folder) if folder else Path(blockrr.__file__).resolve().parent.parent / "results" / name
 
 # %% ../../nbs/study/03_parameters.ipynb #9944a415
 def only(
-    frame, # pandas DataFrame of records
-    column: str, # "dataset" or "learner"
-    values, # one or several of its values; none: all
-): # pandas DataFrame; ValueError for a value that no record has
+    frame,  # pandas DataFrame of records
+    column: str,  # "dataset" or "learner"
+    values,  # one or several of its values; none: all
+):  # pandas DataFrame; ValueError for a value that no record has
     "Return the records to show."
     wanted = several(values, column)
-    if not wanted or not len(frame): return frame
+    if not wanted or not len(frame):
+        return frame
     there = sorted(frame[column].unique())
     for value in wanted:
-        if value not in there: raise ValueError(f"{column}: needs one of {', '.join(there)}, got {value!r}")
+        if value not in there:
+            raise ValueError(f"{column}: needs one of {', '.join(there)}, got {value!r}")
     return frame[frame[column].isin(wanted)]

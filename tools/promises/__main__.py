@@ -6,6 +6,7 @@
 
 Ends with status 1 if any promise was found broken; the figures are written all the same.
 """
+
 import argparse
 import importlib
 import json
@@ -21,7 +22,8 @@ OUTPUT = Path(__file__).resolve().parent.parent.parent / "results" / "promises.j
 SCHEMA = 1
 
 
-def say(line): print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
+def say(line):
+    print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
 
 
 def options(argv=None) -> argparse.Namespace:
@@ -30,8 +32,9 @@ def options(argv=None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("promises", description=__doc__, formatter_class=raw)
     add = parser.add_argument
     add("--parts", nargs="+", choices=FULL, default=list(FULL), help="which parts to run (default: all)")
-    add("--scale", type=float, default=1., help="share of the full counts (default: 1)")
-    for name, count in FULL.items(): add(f"--{name}", type=int, help=f"how many, instead of a share of {count:,}")
+    add("--scale", type=float, default=1.0, help="share of the full counts (default: 1)")
+    for name, count in FULL.items():
+        add(f"--{name}", type=int, help=f"how many, instead of a share of {count:,}")
     add("--seed", type=int, default=13, help="makes the cases (default: 13); secure bits and moments of kills differ")
     add("--output", type=Path, default=OUTPUT, help="JSON file for the figures (default: results/promises.json)")
     return parser.parse_args(argv)
@@ -48,7 +51,8 @@ def write(path, parts):
     "Write all figures in one piece."
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"schema": SCHEMA, "parts": parts}, indent=1, allow_nan=False)
-    with atomic_write(path) as f: f.write((text + "\n").encode())
+    with atomic_write(path) as f:
+        f.write((text + "\n").encode())
 
 
 def run(chosen) -> int:
@@ -57,14 +61,17 @@ def run(chosen) -> int:
     failures = 0
     for name in [n for n in FULL if n in chosen.parts]:
         count = getattr(chosen, name)
-        if count is None: count = round(FULL[name] * chosen.scale)
+        if count is None:
+            count = round(FULL[name] * chosen.scale)
         part = parts[name] = figures(name, count, chosen.seed)
         write(chosen.output, parts)
         failures += part["failures"]
         seconds = part["provenance"]["wall_seconds"]
         say(f"{name}: {part[name]:,} tried in {seconds:.0f} s, {part['failures']} with faults")
-        for problem in part["problems"]: print(f"    {problem}")
+        for problem in part["problems"]:
+            print(f"    {problem}")
     return failures
 
 
-if __name__ == "__main__": sys.exit(bool(run(options())))
+if __name__ == "__main__":
+    sys.exit(bool(run(options())))

@@ -1,4 +1,5 @@
 """Columns that no release may take, and what is said about them."""
+
 import contextlib
 import datetime
 import decimal
@@ -13,11 +14,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import torch
+from faults import Faults
 
 import blockrr as br
 from blockrr.privacy import comparators
-
-from faults import Faults
 
 # labels and junk that no message would hold by chance; a part of each value that would betray it
 TEXT = ["quagga7041", "okapi9923", "bongo5518"]
@@ -28,36 +28,78 @@ STRANGE = "axolotl3377"
 SECRETS = "quagga", "okapi", "bongo", "axolotl", "91827", "91828", "91830", "1911", "datetime.date(", "70417041", "3377"
 
 
-def one_of(rng, values): return values[int(rng.integers(len(values)))]
-def column(rng, domain, n): return [one_of(rng, domain) for _ in range(n)]
+def one_of(rng, values):
+    return values[int(rng.integers(len(values)))]
+
+
+def column(rng, domain, n):
+    return [one_of(rng, domain) for _ in range(n)]
 
 
 def strays(rng, domain):
     "A value that is no label of the domain, in place of a label."
     value, huge = one_of(rng, domain), int("7041" * 12)
-    pool = [None, float("nan"), pd.NA, pd.NaT, np.datetime64("NaT"), decimal.Decimal("NaN"), float("inf"), Ellipsis, "",
-            STRANGE, STRANGE.encode(), bytearray(b"axolotl"), memoryview(b"axolotl"), True, np.bool_(False),
-            3377.5, -3377, 3377 + 1j, huge, -huge, np.datetime64("1911-04-01"), pd.Timestamp("1911-04-01"),
-            [value], (value,), {value: 1}, {value}, np.array([value] * 2), type(value), slice(value), strays, object()]
+    pool = [
+        None,
+        float("nan"),
+        pd.NA,
+        pd.NaT,
+        np.datetime64("NaT"),
+        decimal.Decimal("NaN"),
+        float("inf"),
+        Ellipsis,
+        "",
+        STRANGE,
+        STRANGE.encode(),
+        bytearray(b"axolotl"),
+        memoryview(b"axolotl"),
+        True,
+        np.bool_(False),
+        3377.5,
+        -3377,
+        3377 + 1j,
+        huge,
+        -huge,
+        np.datetime64("1911-04-01"),
+        pd.Timestamp("1911-04-01"),
+        [value],
+        (value,),
+        {value: 1},
+        {value},
+        np.array([value] * 2),
+        type(value),
+        slice(value),
+        strays,
+        object(),
+    ]
     near = {str: _near_text, int: _near_whole, datetime.date: _near_day}.get(type(value))
     return one_of(rng, pool + (near(value) if near else []))
 
 
-def _near_text(v): return [f"{v} ", f"{v}\n", v.upper(), v.encode(), v[:-1], np.str_(f"{v}\0x")]
-def _near_whole(v): return [str(v), f"{v}.0", -v, v + .5, v * 2**64, np.uint64(2**64 - 1)]
-def _near_day(v): return [str(v), v.toordinal(), datetime.datetime(v.year, v.month, v.day, 1)]
+def _near_text(v):
+    return [f"{v} ", f"{v}\n", v.upper(), v.encode(), v[:-1], np.str_(f"{v}\0x")]
+
+
+def _near_whole(v):
+    return [str(v), f"{v}.0", -v, v + 0.5, v * 2**64, np.uint64(2**64 - 1)]
+
+
+def _near_day(v):
+    return [str(v), v.toordinal(), datetime.datetime(v.year, v.month, v.day, 1)]
 
 
 def spoiled(rng, domain) -> list:
     "A list of labels in which one or more are strays."
     labels = column(rng, domain, int(rng.integers(1, 30)))
-    for at in rng.integers(0, len(labels), rng.integers(1, 4)): labels[at] = strays(rng, domain)
+    for at in rng.integers(0, len(labels), rng.integers(1, 4)):
+        labels[at] = strays(rng, domain)
     return labels
 
 
 def objects(values) -> np.ndarray:
     array = np.empty(len(values), object)
-    for i, v in enumerate(values): array[i] = v
+    for i, v in enumerate(values):
+        array[i] = v
     return array
 
 
@@ -85,9 +127,16 @@ def masked(rng, domain):
     return array
 
 
-def _arrow_dtype(values): return pa.array(values).to_pandas(types_mapper=pd.ArrowDtype)
-def _dictionary(values): return pa.chunked_array([pa.array(values).dictionary_encode()])
-def _good(rng, domain): return np.array(column(rng, domain, 12))
+def _arrow_dtype(values):
+    return pa.array(values).to_pandas(types_mapper=pd.ArrowDtype)
+
+
+def _dictionary(values):
+    return pa.chunked_array([pa.array(values).dictionary_encode()])
+
+
+def _good(rng, domain):
+    return np.array(column(rng, domain, 12))
 
 
 # name -> (rng, domain) -> a column; these fit every domain
@@ -117,7 +166,7 @@ ANY = {
     "two dimensions": lambda rng, d: _good(rng, d).reshape(3, 4),
     "one column of two dimensions": lambda rng, d: _good(rng, d)[:, None],
     "no dimension": lambda rng, d: np.array(one_of(rng, d)),
-    "structured array": lambda rng, d: np.array([(1, 2.)] * 5, dtype="i4,f8"),
+    "structured array": lambda rng, d: np.array([(1, 2.0)] * 5, dtype="i4,f8"),
     "times": lambda rng, d: np.array(["1911-03-07", "1911-03-08"], "M8[ns]"),
     "time differences": lambda rng, d: np.array([33770000, 33770001], "m8[s]"),
     "times in pandas": lambda rng, d: pd.Series(pd.to_datetime(["1911-03-07", None])),
@@ -145,7 +194,7 @@ ANY = {
     "tensor without dimension": lambda rng, d: torch.tensor(33770000),
     "tensor of NaN": lambda rng, d: torch.full((3,), float("nan")),
     "complex tensor": lambda rng, d: torch.full((3,), 3377 + 1j),
-    "bfloat16 tensor": lambda rng, d: torch.full((3,), 33770000., dtype=torch.bfloat16),
+    "bfloat16 tensor": lambda rng, d: torch.full((3,), 33770000.0, dtype=torch.bfloat16),
     "sparse tensor": lambda rng, d: torch.full((3,), 33770000).to_sparse(),
     "tensor without data": lambda rng, d: torch.empty(3, dtype=torch.int64, device="meta"),
     "unknown in a tensor": lambda rng, d: torch.full((3,), 33770000),
@@ -187,11 +236,23 @@ FOREIGN = {
     "booleans in pandas": lambda rng, d: pd.Series([True, None], dtype="boolean"),
 }
 # what a mechanism for numbers may take, as it moves every number into its range
-NUMBERS = {"long double", "unknown in a tensor", "range", "numbers for labels", "largest number", "fractions",
-           "booleans", "unknown in a dictionary", "unknown in a category", "polars objects", "bfloat16 tensor"}
+NUMBERS = {
+    "long double",
+    "unknown in a tensor",
+    "range",
+    "numbers for labels",
+    "largest number",
+    "fractions",
+    "booleans",
+    "unknown in a dictionary",
+    "unknown in a category",
+    "polars objects",
+    "bfloat16 tensor",
+}
 
 
 # what is said
+
 
 def spoken(error) -> str:
     "All that a traceback of this error would show of its messages."
@@ -207,10 +268,14 @@ def verdict(act) -> str:
     out = io.StringIO()
     with warnings.catch_warnings(record=True) as said, contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         warnings.simplefilter("always")
-        try: act()
-        except (TypeError, ValueError) as e: text, fault = spoken(e), ""
-        except Exception as e: text, fault = spoken(e), f"{type(e).__name__} instead of TypeError or ValueError"
-        else: text, fault = "", "accepted"
+        try:
+            act()
+        except (TypeError, ValueError) as e:
+            text, fault = spoken(e), ""
+        except Exception as e:
+            text, fault = spoken(e), f"{type(e).__name__} instead of TypeError or ValueError"
+        else:
+            text, fault = "", "accepted"
     text = " ".join([text, out.getvalue(), *(str(w.message) for w in said)]).lower()
     shown = [s for s in SECRETS if s in text]
     faults = [fault, "a message shows a label" if shown else "", "" if text.strip() or fault else "says nothing"]
@@ -219,14 +284,16 @@ def verdict(act) -> str:
 
 def numeric(rng):
     "A mechanism for numbers."
-    if rng.integers(2): return br.rr_on_bins(REALS, [3, 2, 1], 1.)
-    return one_of(rng, [br.rp_with_prior(REALS, [2, 1], 1.), comparators.laplace(REALS, 1., cells=32)])
+    if rng.integers(2):
+        return br.rr_on_bins(REALS, [3, 2, 1], 1.0)
+    return one_of(rng, [br.rp_with_prior(REALS, [2, 1], 1.0), comparators.laplace(REALS, 1.0, cells=32)])
 
 
 def bad(rng, i) -> tuple:
     "The i-th bad column: its name, the column, its domain and a mechanism that must refuse it."
     domain, pool = [TEXT, WHOLE, DAYS, REALS][i % 4], ANY | FOREIGN
-    if domain is not REALS: mechanism = br.rr(domain, 1.)
+    if domain is not REALS:
+        mechanism = br.rr(domain, 1.0)
     else:
         mechanism = numeric(rng)
         pool = {name: make for name, make in pool.items() if name not in NUMBERS and "strays" not in name}
@@ -238,10 +305,11 @@ def offer(labels, domain, mechanism, method, ledger) -> list:
     "What is wrong with how a mechanism and a release receive a bad column."
     wrong = [verdict(lambda: mechanism.privatize(labels))]
     if domain is not REALS:
-        release = lambda: br.release(labels, 1., domain, method=method, ledger=ledger, dataset_id="d", budget=1e9)
+        release = lambda: br.release(labels, 1.0, domain, method=method, ledger=ledger, dataset_id="d", budget=1e9)
         before = ledger.account("d")
         wrong.append(verdict(release))
-        if ledger.account("d") != before: wrong.append("the ledger was debited")
+        if ledger.account("d") != before:
+            wrong.append("the ledger was debited")
     return sorted(set(wrong) - {""})
 
 
@@ -250,12 +318,13 @@ def run(count, seed, say=print) -> dict:
     faults, names = Faults(), Counter()
     with tempfile.TemporaryDirectory() as place:
         ledger = br.Ledger(Path(place) / "ledger.db")
-        ledger.spend("d", .5, budget=1e9)
+        ledger.spend("d", 0.5, budget=1e9)
         for i in range(count):
             rng = np.random.default_rng([seed, i])
             name, labels, domain, mechanism = bad(rng, i)
             wrong = offer(labels, domain, mechanism, one_of(rng, ["rr", "rr_with_prior", "block_rr"]), ledger)
             faults.add(f"column {i}, domain of {type(domain[0]).__name__}", [f"{name}: {w}" for w in wrong])
             names[name] += 1
-            if (i + 1) % 1_000 == 0: say(f"columns: {i + 1:,} offered, {faults.trials} with faults")
+            if (i + 1) % 1_000 == 0:
+                say(f"columns: {i + 1:,} offered, {faults.trials} with faults")
     return {"columns": count, "kinds": len(names), **faults.figures()}

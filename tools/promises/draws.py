@@ -1,4 +1,5 @@
 """Labels drawn through every container, against the integers that they are drawn from."""
+
 import math
 import warnings
 from collections import Counter
@@ -9,30 +10,43 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import torch
+from faults import Faults
 from scipy.stats import chi2
 
 import blockrr as br
 from blockrr.privacy import comparators
 
-from faults import Faults
-
 FAMILY = 1e-6  # the chance that any of all tests fails although every label is drawn as it should be
-LEAST = 100    # expected counts below this are pooled, so that the chi-square distribution fits far into its tail
+LEAST = 100  # expected counts below this are pooled, so that the chi-square distribution fits far into its tail
 
 
 class Container(NamedTuple):
     "A way to hand over labels."
+
     domain: Callable  # K -> labels of the domain
-    make: Callable    # array of labels -> column
-    share: int        # of all draws, relative to the others
-    most: int = 10**9 # labels
+    make: Callable  # array of labels -> column
+    share: int  # of all draws, relative to the others
+    most: int = 10**9  # labels
 
 
-def _counting(K): return list(range(K))
-def _spread(K): return [7 * i - 300 for i in range(K)]
-def _names(K): return [f"label {i:04d}" for i in range(K)]
-def _series(dtype): return lambda labels: pd.Series(labels, dtype=dtype)
-def _chunked(labels): return pa.chunked_array([labels[:len(labels) // 3], labels[len(labels) // 3:]])
+def _counting(K):
+    return list(range(K))
+
+
+def _spread(K):
+    return [7 * i - 300 for i in range(K)]
+
+
+def _names(K):
+    return [f"label {i:04d}" for i in range(K)]
+
+
+def _series(dtype):
+    return lambda labels: pd.Series(labels, dtype=dtype)
+
+
+def _chunked(labels):
+    return pa.chunked_array([labels[: len(labels) // 3], labels[len(labels) // 3 :]])
 
 
 CONTAINERS = {
@@ -60,6 +74,7 @@ CONTAINERS = {
 
 # the test
 
+
 def statistic(counts, probabilities) -> tuple:
     "Pearson's chi-square of one row, its degrees of freedom, and whether an impossible output came."
     n, impossible = int(counts.sum()), bool(counts[probabilities == 0].any())
@@ -68,23 +83,25 @@ def statistic(counts, probabilities) -> tuple:
     counts, expected = (np.append(x[~rare], x[rare].sum()) for x in (counts, expected))
     if expected[-1] < LEAST and len(expected) > 1:  # what is pooled is still rare: it joins the least of the others
         i = expected[:-1].argmin()
-        for x in (counts, expected): x[i] += x[-1]
+        for x in (counts, expected):
+            x[i] += x[-1]
         counts, expected = counts[:-1], expected[:-1]
-    value = ((counts - expected)**2 / np.maximum(expected, 1e-300)).sum()
+    value = ((counts - expected) ** 2 / np.maximum(expected, 1e-300)).sum()
     return float(value), len(expected) - 1, impossible
 
 
 class Tally:
     "Test after test, and what they say together."
+
     def __init__(self, tests):
         self.threshold, self.p = FAMILY / (tests + 1), []  # Bonferroni; one more test is for all together
-        self.total, self.freedom = 0., 0
+        self.total, self.freedom = 0.0, 0
 
     def add(self, counts, probabilities) -> list:
         "Test one mechanism: counts and probabilities, [rows, outputs]. What is wrong with it."
         values, freedoms, impossible = zip(*(statistic(c, p) for c, p in zip(counts, probabilities) if c.sum()))
         value, freedom = sum(values), sum(freedoms)
-        self.p.append(float(chi2.sf(value, freedom)) if freedom else 1.)
+        self.p.append(float(chi2.sf(value, freedom)) if freedom else 1.0)
         self.total += value
         self.freedom += freedom
         wrong = ["an output that has no chance came"] if any(impossible) else []
@@ -92,20 +109,25 @@ class Tally:
 
     def together(self) -> float:
         "The p value of all trials as one."
-        return float(chi2.sf(self.total, self.freedom)) if self.freedom else 1.
+        return float(chi2.sf(self.total, self.freedom)) if self.freedom else 1.0
 
 
 # mechanisms and their draws
 
+
 def random_mechanism(rng, domain):
     "Any mechanism for labels, at an epsilon at which something is drawn."
     K, kind = len(domain), rng.integers(5)
-    epsilon, prior = float(np.exp(rng.uniform(-3, 2.5))), rng.dirichlet(np.full(K, 2.))
-    if kind == 0: return br.rr(domain, epsilon)
-    if kind == 1: return br.rr_with_prior(prior, epsilon, labels=domain)
-    if kind == 2: return br.rr_with_prior(prior, epsilon, k=int(rng.integers(1, K + 1)), labels=domain)
+    epsilon, prior = float(np.exp(rng.uniform(-3, 2.5))), rng.dirichlet(np.full(K, 2.0))
+    if kind == 0:
+        return br.rr(domain, epsilon)
+    if kind == 1:
+        return br.rr_with_prior(prior, epsilon, labels=domain)
+    if kind == 2:
+        return br.rr_with_prior(prior, epsilon, k=int(rng.integers(1, K + 1)), labels=domain)
     floor = rng.random() * br.frontier(prior, epsilon).largest_floor
-    if kind == 3: return br.optimal_rr(prior, epsilon, floor, labels=domain)
+    if kind == 3:
+        return br.optimal_rr(prior, epsilon, floor, labels=domain)
     return br.block_rr(br.partition_by_weight(prior, 1.2, 1), epsilon, labels=domain)
 
 
@@ -113,7 +135,8 @@ def indices(labels, domain) -> np.ndarray:
     "Places of labels in the domain; -1 where there is none."
     known = np.asarray(domain)
     array = np.asarray(labels)
-    if array.dtype == object or known.dtype.kind == "U": array = np.asarray(array, known.dtype)
+    if array.dtype == object or known.dtype.kind == "U":
+        array = np.asarray(array, known.dtype)
     order = known.argsort()
     at = order[np.searchsorted(known[order], array).clip(max=len(known) - 1)]
     return np.where(known[at] == array, at, -1)
@@ -152,7 +175,8 @@ def through_container(rng, n, name) -> tuple:
     labels, mechanism = released(rng, random_mechanism(rng, domain), column, domain)
     same = type(labels) is type(column) and len(labels) == n
     drawn = indices(labels, domain)
-    if not same or drawn.min() < 0: return None, None, ["not the container and the labels that came in"]
+    if not same or drawn.min() < 0:
+        return None, None, ["not the container and the labels that came in"]
     probabilities = np.zeros((K, K))
     at = [mechanism.labels.index(o) for o in mechanism.outputs]
     probabilities[:, at] = mechanism.weights / mechanism.denominator
@@ -172,20 +196,22 @@ def through_values(rng, n) -> tuple:
     mechanism, codes = build[rng.integers(4)](), rng.integers(0, len(values), n)
     numbers = mechanism.privatize(values[codes], seed=seed_for(rng), threads=int(rng.integers(1, 4)))
     drawn = indices(numbers, mechanism.outputs)
-    if drawn.min() < 0: return None, None, ["something that is no output"]
+    if drawn.min() < 0:
+        return None, None, ["something that is no output"]
     return crossed(codes, drawn, mechanism.weights.shape), mechanism.weights / mechanism.denominator, []
 
 
 def through_interval(rng, n) -> tuple:
     "The same for RPWithPrior: labels at both ends of the interval and outside it, outputs in 64 parts of the support."
     outside, epsilon = ["uniform", "project"][rng.integers(2)], float(np.exp(rng.uniform(-1, 2)))
-    prior, delta = rng.dirichlet(np.ones(10)), rng.uniform(.01, .3)
+    prior, delta = rng.dirichlet(np.ones(10)), rng.uniform(0.01, 0.3)
     m = br.rp_with_prior(np.linspace(0, 1, 11), prior, epsilon, delta=delta, outside=outside)
     codes = rng.integers(0, 3, n)
     labels = np.array([m.low, m.high, 2 * m.high - m.low])[codes]
     numbers = m.privatize(labels, seed=seed_for(rng), threads=int(rng.integers(1, 4)))
-    cell = np.rint((numbers - m.support[0]) / m.step - .5).astype(np.int64)
-    if cell.min() < 0 or cell.max() >= m.cells: return None, None, ["a number outside the support"]
+    cell = np.rint((numbers - m.support[0]) / m.step - 0.5).astype(np.int64)
+    if cell.min() < 0 or cell.max() >= m.cells:
+        return None, None, ["a number outside the support"]
     edges = np.arange(65) * m.cells // 64
     return crossed(codes, np.searchsorted(edges, cell, "right") - 1, (3, 64)), _shares(m, edges), []
 
@@ -235,14 +261,17 @@ def run(count, seed, say=print) -> dict:
     for i, (name, n) in enumerate(trials):
         try:
             counts, probabilities, wrong = trial(np.random.default_rng([seed, i]), name, n)
-            if counts is not None: wrong = wrong + tally.add(counts, probabilities)
-        except Exception as e: wrong = [f"{type(e).__name__}: {e}"]
-        else: drawn[name] += n
+            if counts is not None:
+                wrong = wrong + tally.add(counts, probabilities)
+        except Exception as e:
+            wrong = [f"{type(e).__name__}: {e}"]
+        else:
+            drawn[name] += n
         faults.add(f"trial {i}, {name}", wrong)
         if (i + 1) % 100 == 0:
             say(f"draws: {i + 1} of {len(trials)} trials, {sum(drawn.values()):,} labels, {faults.trials} with faults")
     p = tally.together()
     faults.add("all trials together", ["draws do not fit the tables"] if p < tally.threshold else [])
     tests = {"tests": len(trials) + 1, "degrees_of_freedom": tally.freedom, "family_level": FAMILY}
-    found = {"threshold": tally.threshold, "smallest_p": min(tally.p, default=1.), "p_of_all_together": p}
+    found = {"threshold": tally.threshold, "smallest_p": min(tally.p, default=1.0), "p_of_all_together": p}
     return {"draws": sum(drawn.values()), **tests, **found, "by_container": dict(drawn), **faults.figures()}

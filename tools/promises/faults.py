@@ -3,7 +3,9 @@
 
 class Faults:
     "Faults of many trials."
-    def __init__(self): self.trials, self.seen = 0, {}
+
+    def __init__(self):
+        self.trials, self.seen = 0, {}
 
     def add(self, where: str, wrong: list):
         "Note what is wrong with one trial; an empty list notes nothing."

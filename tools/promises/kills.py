@@ -1,4 +1,5 @@
 """Releases killed at random moments: what the ledger and the folder then say."""
+
 import csv
 import json
 import os
@@ -16,13 +17,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from faults import Faults
 
 import blockrr as br
 from blockrr.study.cli import main
 
-from faults import Faults
-
-DOMAIN, EPSILON, BUDGET, ROWS = ["never", "once", "sometimes"], .25, 100, 400
+DOMAIN, EPSILON, BUDGET, ROWS = ["never", "once", "sometimes"], 0.25, 100, 400
 PRIVATE = 0o077  # permissions that a file with labels must not have where its source has none of them
 
 
@@ -33,17 +33,23 @@ def private(path):
 
 # processes
 
+
 def forked(action, log):
     "The id of a child that runs action() and ends, its words in a file. It is warm: nothing is imported again."
     sys.stdout.flush(), sys.stderr.flush()
-    if pid := os.fork(): return pid
+    if pid := os.fork():
+        return pid
     out, status = private(log), 70
-    for stream in (1, 2): os.dup2(out.fileno(), stream)
-    try: status = action() or 0
+    for stream in (1, 2):
+        os.dup2(out.fileno(), stream)
+    try:
+        status = action() or 0
     except SystemExit as e:
-        if not isinstance(e.code, int): print(e.code, file=sys.stderr)
+        if not isinstance(e.code, int):
+            print(e.code, file=sys.stderr)
         status = e.code if isinstance(e.code, int) else 1
-    except BaseException: traceback.print_exc()
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stdout.flush(), sys.stderr.flush()
         os._exit(status)
@@ -57,19 +63,25 @@ def finished(pid) -> int:
 def killed(pid, after) -> bool:
     "Send SIGKILL after so many seconds; whether that is what ended the process."
     time.sleep(after)
-    try: os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError: pass
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
     return finished(pid) == -signal.SIGKILL
 
 
 # the ledger
 
+
 def debits(ledger, name) -> int:
     "How many releases of a data set were paid for; a fault if the ledger is damaged or its sums are wrong."
-    if not Path(ledger).exists(): return 0
-    try: account = br.Ledger(ledger).account(name)
+    if not Path(ledger).exists():
+        return 0
+    try:
+        account = br.Ledger(ledger).account(name)
     except ValueError as e:
-        if re.search(r"\bnew\b|no debit", str(e)): return 0
+        if re.search(r"\bnew\b|no debit", str(e)):
+            return 0
         raise
     spent = EPSILON * account.debits  # exact as a float
     if (account.spent, account.left) != (spent, BUDGET - spent):
@@ -79,31 +91,50 @@ def debits(ledger, name) -> int:
 
 def sound(ledger) -> list:
     "What SQLite says about the file."
-    if not Path(ledger).exists(): return []
+    if not Path(ledger).exists():
+        return []
     db = sqlite3.connect(ledger)
-    try: return [] if db.execute("PRAGMA integrity_check").fetchall() == [("ok",)] else ["the ledger is damaged"]
-    except sqlite3.DatabaseError as e: return [f"the ledger is damaged: {e}"]
-    finally: db.close()
+    try:
+        return [] if db.execute("PRAGMA integrity_check").fetchall() == [("ok",)] else ["the ledger is damaged"]
+    except sqlite3.DatabaseError as e:
+        return [f"the ledger is damaged: {e}"]
+    finally:
+        db.close()
 
 
 # the folder of one run of the command
 
+
 class Run(NamedTuple):
     "Where one `blockrr release` reads and writes."
+
     folder: Path
     ledger: Path
     name: str
 
     @property
-    def source(self) -> Path: return self.folder / "in.csv"
+    def source(self) -> Path:
+        return self.folder / "in.csv"
+
     @property
-    def target(self) -> Path: return self.folder / "out.csv"
+    def target(self) -> Path:
+        return self.folder / "out.csv"
+
     @property
-    def statement(self) -> Path: return self.folder / "out.csv.json"
+    def statement(self) -> Path:
+        return self.folder / "out.csv.json"
 
     def arguments(self) -> list:
-        options = {"output": self.target, "column": "y", "domain": ",".join(DOMAIN), "epsilon": EPSILON, "method": "rr",
-                   "ledger": self.ledger, "dataset-id": self.name, "budget": BUDGET}
+        options = {
+            "output": self.target,
+            "column": "y",
+            "domain": ",".join(DOMAIN),
+            "epsilon": EPSILON,
+            "method": "rr",
+            "ledger": self.ledger,
+            "dataset-id": self.name,
+            "budget": BUDGET,
+        }
         return ["release", str(self.source), *(word for k, v in options.items() for word in (f"--{k}", str(v)))]
 
 
@@ -112,20 +143,24 @@ def new_run(folder, ledger, name, rng) -> Run:
     folder.mkdir(mode=0o700)
     run = Run(folder, ledger, name)
     rows = "".join(f"{i},{DOMAIN[y]}\n" for i, y in enumerate(rng.integers(0, 3, ROWS)))
-    with private(run.source) as f: f.write(f"x,y\n{rows}".encode())
+    with private(run.source) as f:
+        f.write(f"x,y\n{rows}".encode())
     return run
 
 
-def words(path) -> list: return re.findall("|".join(DOMAIN), path.read_bytes().decode(errors="replace"))
+def words(path) -> list:
+    return re.findall("|".join(DOMAIN), path.read_bytes().decode(errors="replace"))
 
 
 def columns(run) -> dict:
     "Released labels in the files of a folder, by inode: a hard link is no second release, nor is one label all over."
     found = {}
     for path in run.folder.iterdir():
-        if path in (run.source, run.ledger) or path.suffix == ".log" or not path.is_file(): continue
+        if path in (run.source, run.ledger) or path.suffix == ".log" or not path.is_file():
+            continue
         labels = words(path)
-        if len(labels) > 30 and len(set(labels)) > 1: found[path.stat().st_ino] = labels
+        if len(labels) > 30 and len(set(labels)) > 1:
+            found[path.stat().st_ino] = labels
     return found
 
 
@@ -138,20 +173,26 @@ def loose(run) -> list:
 def faults(run, paid) -> list:
     "What is wrong in the folder of a run, however it ended, if so many debits stand in the ledger."
     found, wrong, truth = columns(run), sound(run.ledger), words(run.source)
-    if len(found) > paid: wrong.append(f"{len(found)} released columns and {paid} debits")
+    if len(found) > paid:
+        wrong.append(f"{len(found)} released columns and {paid} debits")
     agreement = [np.mean([a == b for a, b in zip(labels, truth)]) for labels in found.values()]
-    if max(agreement, default=0) > .8: wrong.append("true labels in a file")
-    if run.target.exists(): wrong += half_written(run)
+    if max(agreement, default=0) > 0.8:
+        wrong.append("true labels in a file")
+    if run.target.exists():
+        wrong += half_written(run)
     return wrong + [f"others may read {name}" for name in loose(run)]
 
 
 def half_written(run) -> list:
     "What an output lacks."
-    with open(run.target, newline="") as f: header, *rows = list(csv.reader(f))
+    with open(run.target, newline="") as f:
+        header, *rows = list(csv.reader(f))
     whole = len(rows) == ROWS and run.target.read_bytes().endswith(b"\n")
     whole = whole and all(len(r) == len(header) and r[header.index("y")] in DOMAIN for r in rows)
-    try: stated = json.loads(run.statement.read_text())["rows_released"]
-    except (OSError, ValueError, KeyError): return ["an output without its statement"]
+    try:
+        stated = json.loads(run.statement.read_text())["rows_released"]
+    except (OSError, ValueError, KeyError):
+        return ["an output without its statement"]
     return [] if whole and stated == ROWS else ["a half-written output"]
 
 
@@ -167,8 +208,10 @@ def again(run, paid) -> list:
         wrong.append("a second release over a finished one")
     if not done and paid and status == 0 and not re.search("kill|interrupt|stop|finish|earlier|left|before", said):
         wrong.append("the next run says nothing of the killed one")
-    if status and not said.strip(): wrong.append("the next run failed and says nothing")
-    if status == 0 and not run.target.exists(): wrong.append("the next run ended well without an output")
+    if status and not said.strip():
+        wrong.append("the next run failed and says nothing")
+    if status == 0 and not run.target.exists():
+        wrong.append("the next run ended well without an output")
     return wrong
 
 
@@ -179,13 +222,15 @@ def stage(run, paid) -> str:
 
 def kill_command(run, start, seconds) -> tuple:
     "Kill one run of the command: whether it was killed, how far it had come, what is wrong."
-    if not killed(start(run), seconds): return False, "", []
+    if not killed(start(run), seconds):
+        return False, "", []
     paid = debits(run.ledger, run.name)
     wrong = faults(run, paid) + ([] if paid in (0, 1) else [f"one run was debited {paid} times"])
     return True, stage(run, paid), wrong + again(run, paid)
 
 
-def in_fork(run): return forked(lambda: main(run.arguments()), run.folder / "words.log")
+def in_fork(run):
+    return forked(lambda: main(run.arguments()), run.folder / "words.log")
 
 
 def in_shell(run):
@@ -196,6 +241,7 @@ def in_shell(run):
 
 
 # the library: releases one after the other, each announced when it is there
+
 
 def kill_library(ledger, name, seconds, rng) -> tuple:
     "Kill a process that releases again and again: whether it was killed, how far it had come, what is wrong."
@@ -211,14 +257,18 @@ def kill_library(ledger, name, seconds, rng) -> tuple:
     pid = forked(release, log)
     os.close(writer)
     hit = killed(pid, seconds)
-    with os.fdopen(reader, "rb") as f: announced = len(f.read())
+    with os.fdopen(reader, "rb") as f:
+        announced = len(f.read())
     paid, wrong = debits(ledger, name), sound(ledger)
-    if paid not in (announced, announced + 1): wrong.append(f"{announced} releases and {paid} debits")
-    if not hit and announced < 50: wrong.append(f"ended by itself after {announced} releases: {log.read_text()[-200:]}")
+    if paid not in (announced, announced + 1):
+        wrong.append(f"{announced} releases and {paid} debits")
+    if not hit and announced < 50:
+        wrong.append(f"ended by itself after {announced} releases: {log.read_text()[-200:]}")
     return hit, "between releases" if paid == announced else "debited, not released", wrong
 
 
 # all of it
+
 
 def typical(folder, start, rng) -> float:
     "Seconds that a run takes when it is left alone."
@@ -238,9 +288,11 @@ def attempt(i, folder, times, rng) -> tuple:
     ledger = own / "ledger.db" if i % 4 == 3 else folder / "ledger.db"  # every fourth run has to make its ledger first
     if i % 8 == 1:
         own.mkdir(mode=0o700)
-        return ledger, name, *kill_library(ledger, name, rng.uniform(0, .2), rng)
+        return ledger, name, *kill_library(ledger, name, rng.uniform(0, 0.2), rng)
     start = in_shell if i % 16 == 2 else in_fork
-    share = rng.uniform(*[(0, 1.2), (.5, 1.1)][start is in_shell or i % 2])  # half an interpreter's time is its imports
+    share = rng.uniform(
+        *[(0, 1.2), (0.5, 1.1)][start is in_shell or i % 2]
+    )  # half an interpreter's time is its imports
     return ledger, name, *kill_command(new_run(own, ledger, name, rng), start, share * times[start])
 
 
@@ -252,13 +304,18 @@ def run(count, seed, say=print) -> dict:
         folder = Path(place)
         times = {start: typical(folder, start, rng) for start in (in_fork, in_shell)}
         while kills < count and i < 3 * count + 20:
-            try: ledger, name, hit, how, wrong = attempt(i, folder, times, rng)
-            except Exception as e: hit, how, wrong = True, "unknown", [f"{type(e).__name__}: {e}"]
+            try:
+                ledger, name, hit, how, wrong = attempt(i, folder, times, rng)
+            except Exception as e:
+                hit, how, wrong = True, "unknown", [f"{type(e).__name__}: {e}"]
             else:
-                if not wrong: kept[ledger, name] = debits(ledger, name)
-            if hit: kills, stages[how] = kills + 1, stages[how] + 1
+                if not wrong:
+                    kept[ledger, name] = debits(ledger, name)
+            if hit:
+                kills, stages[how] = kills + 1, stages[how] + 1
             found.add(f"attempt {i}, {how or 'not killed'}", wrong)
-            if (i := i + 1) % 100 == 0: say(f"kills: {kills} of {count}, {found.trials} with faults")
+            if (i := i + 1) % 100 == 0:
+                say(f"kills: {kills} of {count}, {found.trials} with faults")
         lost = sum(debits(ledger, name) != n for (ledger, name), n in kept.items())
     found.add("the end", [f"{lost} data sets have other debits than after their kill"] if lost else [])
     found.add("the end", [f"only {kills} of {i} processes could be killed"] if kills < count else [])
