@@ -34,7 +34,8 @@ from ..privacy.caution import ReleaseWarning
 from ..privacy.classification import best_k
 from ..privacy.partition import check_settings, partition_by_weight
 from ..privacy.prior import estimate_prior, split
-from ..privacy.release import METHODS, check_floor, default_settings, release
+from ..privacy.methods import METHODS, check_floor, default_settings
+from ..privacy.release import release
 from ..privacy.sampling import RandomBits, check_epsilon, seed_sequence
 from ..privacy.stages import _square
 from .paper import CLASSES, EPSILONS, MECHANISMS, settings
@@ -77,8 +78,8 @@ class Spec:
         if self.dataset not in DATASETS:
             raise ValueError(f"dataset: needs one of {', '.join(DATASETS)}, got {self.dataset!r}")
         object.__setattr__(self, "epsilon", check_epsilon(math.inf if self.epsilon == "inf" else self.epsilon))
-        if self.mechanism not in METHODS + STAGED:
-            raise ValueError(f"mechanism: needs one of {', '.join(METHODS + STAGED)}, got {self.mechanism!r}")
+        if self.mechanism not in (*METHODS, *STAGED):
+            raise ValueError(f"mechanism: needs one of {', '.join((*METHODS, *STAGED))}, got {self.mechanism!r}")
         if self.learner not in LEARNERS:
             raise ValueError(f"learner: needs one of {', '.join(LEARNERS)}, got {self.learner!r}")
         if isinstance(self.seed, bool) or not isinstance(self.seed, Integral) or self.seed < 0:
@@ -254,10 +255,10 @@ def release_labels(
             spec.epsilon,
             n_classes,
             spec.mechanism,
-            spec.sigma,
-            spec.l,
             prior=prior,
             seed=release_seed,
+            sigma=spec.sigma,
+            l=spec.l,
             floor=spec.floor,
         )
     details = {
@@ -295,7 +296,7 @@ def _release_staged(spec, labels, n_classes) -> Released:
     every, L, y = np.arange(len(labels)), np.zeros((len(labels), n_classes)), np.zeros(len(labels), np.uint8)
     if spec.mechanism.startswith("two_stage_"):
         out, fit = stages.two_stage(
-            labels, e, n_classes, spec.mechanism[len("two_stage_") :], spec.prior_fraction, seed=release_seed
+            labels, e, n_classes, spec.mechanism[len("two_stage_") :], first=spec.prior_fraction, seed=release_seed
         )
         facts = {
             "prior_error": float(np.where(np.isfinite(fit.error), fit.error, -1).max()),
@@ -321,7 +322,7 @@ def _release_staged(spec, labels, n_classes) -> Released:
             e,
         )
     group, tables = stages.row_priors(opinions, e, n_classes)
-    out = stages.release_in_groups(labels[rest], group, tables, e, release_seed, paid)
+    out = stages.release_in_groups(labels[rest], group, tables, e, seed=release_seed, paid=paid)
     y[rest], L[rest] = out.labels, out.likelihood
     kept = every if spec.mechanism == "lp_2st" else rest
     facts = {
