@@ -336,8 +336,11 @@ class Randomizer(_Pieces):
         draw, threads = self.drawer(self.random_bits(seed)), check_threads(threads)
         return release_chunks(chunks, self.encode, lambda encoded, chunk: self.decode(draw(encoded, threads), chunk))
 
-    def random_bits(self, seed: Seed = None) -> RandomBits:
-        "Return the bits that `privatize` draws from; their seed is one release's, see there."
+    def random_bits(
+        self,
+        seed: Seed = None,  # as in `privatize`
+    ) -> RandomBits:
+        "Return the bits that one call of `privatize` draws from."
         return RandomBits(seed, "responses", *self.stream_facts())
 
     def __dask_tokenize__(self) -> tuple:  # a name for Dask's plans
