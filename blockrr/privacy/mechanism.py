@@ -451,9 +451,12 @@ class _TableRandomizer(_Table):
         return f"Mechanism({self.name}, epsilon={self.epsilon:g}, {len(self.labels)} labels{note})"
 
     # until the modules above use the public names
-    _encode, _sampler = encode, sampler
+    _encode = encode
     _domain = property(lambda self: self.domain)
     _columns = property(lambda self: self.columns)
+
+    def _sampler(self):
+        return self.sampler()
 
     def _release(self, codes, bits, threads=1):
         return self.drawer(bits)(codes, threads)
