@@ -37,7 +37,6 @@ from ..privacy.prior import estimate_prior, split
 from ..privacy.methods import METHODS, check_floor, default_settings
 from ..privacy.release import release
 from ..privacy.sampling import RandomBits, check_epsilon, seed_sequence
-from ..privacy.stages import _square
 from .paper import CLASSES, EPSILONS, MECHANISMS, settings
 from .paper import DATASET_TITLES as PRINTED
 from .parameters import budgets, seed_list, several
@@ -274,7 +273,7 @@ def release_labels(
         usual = block_settings(spec.dataset, spec.epsilon)
         if usual == (spec.sigma, spec.l, "default_settings"):
             details["settings"] = usual.source
-    return Released(out.labels, rows, held, _square(out.mechanism), details)
+    return Released(out.labels, rows, held, out.mechanism.square(), details)
 
 # %% ../../nbs/study/00_experiment.ipynb #d3a0153f
 @lru_cache(maxsize=2)
@@ -318,12 +317,12 @@ def _release_staged(spec, labels, n_classes) -> Released:
     else:
         c = _clusters(spec.dataset)
         opinions, paid = (
-            stages.cluster_priors(labels[rows], c[rows], int(c.max()) + 1, n_classes, e, prior_seed)[c[rest]],
+            stages.cluster_priors(labels[rows], c[rows], int(c.max()) + 1, n_classes, e, seed=prior_seed)[c[rest]],
             e,
         )
     group, tables = stages.row_priors(opinions, e, n_classes)
     out = stages.release_in_groups(labels[rest], group, tables, e, seed=release_seed, paid=paid)
-    y[rest], L[rest] = out.labels, out.likelihood
+    y[rest], L[rest] = out.labels, out.likelihood[out.index]
     kept = every if spec.mechanism == "lp_2st" else rest
     facts = {
         "certified_epsilon": max(out.certificate.epsilon, paid),
