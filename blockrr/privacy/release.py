@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -100,6 +101,15 @@ class Release:
     def to_json(self) -> str:
         "Return the public statement as JSON: no label, no count, no prior."
         return self.statement.to_json()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in ("rows", "epsilon_prior", "composition", "dataset_id"):  # of a release in groups
+                raise AttributeError(f"Release has no attribute {name!r}")
+            text = f"Release.{name} is deprecated and will be removed: use Release.statement.{name}"
+            warnings.warn(text, DeprecationWarning, stacklevel=2)
+            return getattr(self.statement, name)
 
     def __repr__(self) -> str:
         c, n = self.certificate, len(self.index)
