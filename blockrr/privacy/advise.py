@@ -177,7 +177,7 @@ def _check_menu(menu) -> list[Rule]:
     for i, rule in enumerate(rules):
         if not isinstance(rule, (tuple, list)) or len(rule) != 2 or not isinstance(rule[1], dict):
             raise ValueError(f"menu: needs pairs of a method's name and a dict of settings, got {rule!r} as entry {i}")
-        _check_rule(*rule, i)
+        _check_rule(rule[0], rule[1], i)
     return [Rule(name, settings) for name, settings in rules]
 
 
