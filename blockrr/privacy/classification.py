@@ -12,9 +12,9 @@ from numbers import Integral
 
 import numpy as np
 
-from .checks import check_counts, check_epsilon, check_integer, check_prior, prior_domain
+from .checks import check_counts, check_epsilon, check_integer, check_prior
 from .integers import DENOMINATOR, MAX_ENTRIES, Certificate, certify_table, check_size, largest_beside
-from .labels import Domain
+from .labels import Domain, prior_domain
 from .mechanism import Mechanism
 from .partition import Partition
 

@@ -333,8 +333,10 @@ def certify(table: Any, epsilon: float | None = None) -> Any:
     return replace(found, claimed=found.epsilon) if epsilon is None else found
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #8d1ea294
-_CHECKS = "in_label_order as_numbers prior_domain"
-_OLD_NAMES = {name: f"blockrr.privacy.checks:{name}" for name in _CHECKS.split()}
-_OLD_NAMES["release_chunks"] = "blockrr.privacy.randomizer:release_chunks"
-
+_OLD_NAMES = {
+    "in_label_order": "blockrr.privacy.checks:in_label_order",
+    "as_numbers": "blockrr.privacy.checks:as_numbers",
+    "prior_domain": "blockrr.privacy.labels:prior_domain",
+    "release_chunks": "blockrr.privacy.randomizer:release_chunks",
+}
 __getattr__ = moved(__name__, _OLD_NAMES)
