@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .caution import rows_needed, warn_of_few_rows
-from .checks import check_epsilon, check_real
-from .labels import Domain
-from .mechanism import Mechanism, check_prior, label_columns, prior_domain
+from .checks import check_epsilon, check_prior, check_real
+from .labels import Domain, DomainLike, prior_domain
+from .mechanism import Mechanism, label_columns
 from .methods import METHODS
 from .optimal import retention
 
@@ -281,7 +281,7 @@ def advise(
     n_prior: float | None = None,
     rows: float | None = None,
     epsilon_prior: float | None = None,
-    labels: int | Iterable | Domain | None = None,
+    labels: DomainLike | None = None,
     menu: Iterable | None = None,
 ) -> Advice:
     """Rank the mechanisms for a prior and a goal.

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from .checks import check_epsilon, check_integer, check_real
+from .checks import check_epsilon, check_integer, check_real, in_label_order
 from .labels import Domain
-from .mechanism import Mechanism, in_label_order
+from .mechanism import Mechanism
 from .sampling import Seed, seed_sequence
 
 # %% auto #0

@@ -6,25 +6,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .checks import check_epsilon, check_real
-from .classification import RandomizedResponse, best_k, rr, rr_with_prior
-from .labels import Domain
-from blockrr.privacy.mechanism import (
-    Mechanism,
+from blockrr.privacy.checks import (
     as_numbers,
+    check_epsilon,
     check_prior,
+    check_real,
     in_label_order,
-    label_columns,
-    prior_domain,
     table_in_label_order,
 )
-from .sampling import check_size
+from .classification import RandomizedResponse, best_k, rr, rr_with_prior
+from .integers import check_size
+from .labels import DomainLike, prior_domain
+from .mechanism import Mechanism, label_columns
 
 # %% auto #0
 __all__ = ['PALETTE', 'RESTS', 'solve_program', 'Point', 'retention', 'place', 'Frontier', 'frontier', 'best_sigma', 'optimal_rr']
@@ -418,7 +416,7 @@ RESTS = ("kept", "prior", "first", "even")
 
 
 def optimal_rr(
-    prior: Any, epsilon: float, floor: float, *, labels: int | Iterable | Domain | None = None, rest: str = "kept"
+    prior: Any, epsilon: float, floor: float, *, labels: DomainLike | None = None, rest: str = "kept"
 ) -> Mechanism:
     """Build the most accurate label-DP mechanism that keeps every label with probability at least `floor`.
 
