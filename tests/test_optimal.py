@@ -8,10 +8,10 @@ import time
 import mpmath
 import numpy as np
 import pytest
-from blockrr.privacy.program import solve_program
 
 import blockrr as br
 from blockrr.privacy.optimal import RESTS, best_sigma, place, retention
+from blockrr.privacy.program import solve_program
 
 EPSILONS = (0, 1e-9, 0.1, 0.6, 1, 2, 4, 8, 40, 800, math.inf)
 
