@@ -107,7 +107,8 @@ def warn_of_one_value(
     "Warn where a mechanism for numbers has a single output."
     warn(
         f"outputs: THE RELEASED COLUMN IS CONSTANT: {who} has one bin, every label becomes the same number and "
-        "nothing whatsoever can be learnt from it; a larger epsilon gives more bins, and `guide` compares other mechanisms"
+        "nothing whatsoever can be learnt from it; a larger epsilon gives more bins, and `guide` compares other "
+        "mechanisms"
     )
 
 # %% ../../nbs/privacy/05_caution.ipynb #8d7ee2d0

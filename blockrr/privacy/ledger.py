@@ -266,7 +266,8 @@ def _limit(db, name, budget, path):  # a Fraction, or math.inf
     old = _HEX.fullmatch(row[0])  # an older version took what it was told for a float to the last bit
     if budget not in (None, limit, exact_amount(float.fromhex(row[0])) if old else limit):
         raise ValueError(
-            f"budget: data set {name!r} has the budget {amount_text(limit)}, stated once and for all; got {amount_text(budget)}"
+            f"budget: data set {name!r} has the budget {amount_text(limit)}, stated once and for all; "
+            f"got {amount_text(budget)}"
         )
     return limit
 

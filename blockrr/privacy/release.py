@@ -275,7 +275,8 @@ def release(
     charge.debit(f"release by {method}")
 
     rows, codes = np.arange(len(given.codes)), given.codes
-    prior, paid, composition = given.prior, 0.0, ONE_USE if given.prior is None else GIVEN_PRIOR
+    prior, paid = given.prior, 0.0
+    composition = ONE_USE if prior is None else GIVEN_PRIOR
     if prepared is None:
         prior_rows, rows = split(len(codes), prior_fraction, seed)
         prior = estimate_prior(codes[prior_rows], len(given.domain), given.epsilon, seed, quiet=True)

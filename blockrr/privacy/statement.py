@@ -23,7 +23,7 @@ __all__ = ['NEIGHBOURING', 'ONE_USE', 'TWO_PARTS', 'GIVEN_PRIOR', 'table_digest'
 
 # %% ../../nbs/privacy/05_statement.ipynb #ca9563c0
 def table_digest(
-    weights: np.ndarray,  # int [n_labels, n_outputs]: the table that is sampled from; in general a mechanism's `integers`
+    weights: np.ndarray,  # int [n_labels, n_outputs]: the table; in general a mechanism's `integers`
 ) -> str:  # 64 hexadecimal digits
     "Return the SHA-256 of a table's shape and of its entries as little-endian 64-bit integers, row by row."
     W = np.ascontiguousarray(weights, "<i8")
