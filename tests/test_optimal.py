@@ -284,7 +284,7 @@ def test_picture_of_both_frontiers_for_any_number_of_labels():
 @pytest.mark.parametrize("epsilon", [8.0, 12.5, 16.0, 20.0, 24.0])
 @pytest.mark.parametrize("below", [1e-3, 1e-5, 1e-8])
 def test_a_floor_close_to_rr_keeps_its_small_probabilities(epsilon, below):
-    "Every probability within 1e-12 of the ideal in 60 digits above 1e-6, within 16 units of 2**-62 below."
+    "Within 1e-12 of the ideal in 60 digits above 1e-6, within 16 units of 2**-62 below; 1 - t must not cancel."
     p = np.array([0.6, 0.4, 1e-20, 1e-20, 1e-20])
     f = br.frontier(p, epsilon)
     floor = f.largest_floor * (1 - below)
