@@ -74,10 +74,11 @@ def add_note(
     note: str,  # a sentence, shown below the error; before Python 3.11 on the standard error stream
 ):
     "Let an error say something more, whatever its type."
+    either: Any = error
     if hasattr(error, "add_note"):
-        error.add_note(note)
+        either.add_note(note)
     else:
-        error.__notes__ = [*getattr(error, "__notes__", ()), note]
+        either.__notes__ = [*getattr(error, "__notes__", ()), note]
         print(note, file=sys.stderr)
 
 

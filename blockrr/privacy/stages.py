@@ -125,7 +125,7 @@ def _warn_of_groups(mechanisms: Sequence[Mechanism], columns, group: np.ndarray,
         return
     K = len(mechanisms[0].labels)
     warn_of_dropped(len(set().union(*(columns[k].tolist() for k in used))), K, "the set of groups")
-    changed = sum(sizes[k] * change_probability(mechanisms[k], None) for k in used) / len(group)
+    changed = float(sum(sizes[k] * change_probability(mechanisms[k], None) for k in used) / len(group))
     warn_of_no_change(changed, len(group), K, epsilon)
 
 # %% ../../nbs/privacy/15_stages.ipynb #f0d1bcec
