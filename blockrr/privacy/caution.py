@@ -20,10 +20,10 @@ class ReleaseWarning(UserWarning):
 
     Examples
     --------
-    Turn these warnings off, or into errors:
+    Make errors of these warnings, for a block:
 
-    >>> warnings.filterwarnings("ignore", category=ReleaseWarning)
-    >>> warnings.filterwarnings("error", category=ReleaseWarning)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", ReleaseWarning)
     """
 
 
