@@ -11,178 +11,123 @@ __all__ = ['CELLS', 'laplace', 'discrete_laplace', 'gaussian_delta', 'gaussian_s
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Integral, Real
+from itertools import permutations
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from .bins import ValueMechanism, check_values
+from .cells import cell_chances, check_table_size, noise_in_cells, output_ends, positive_epsilon
+from .checks import check_epsilon, check_real
 from .classification import _respond
-from .interval import IntervalMechanism, square_wave_bandwidth
+from .interval import IntervalMechanism, default_bandwidth
 from .mechanism import check_prior
-from .sampling import _exp_bound, check_epsilon, check_size
+from .sampling import _exp_bound, check_size
+from .values import ValueMechanism, check_values
 
-# %% ../../nbs/privacy/13_comparators.ipynb #e0171ba8
-CELLS = 1024
-
-
-def _positive(epsilon) -> float:
-    "An epsilon that additive noise can have."
-    if check_epsilon(epsilon) == 0:
-        raise ValueError(
-            "epsilon: additive noise needs epsilon > 0, as its scale is range / epsilon; at 0 release a constant"
-        )
-    if epsilon < 1e-12:
-        raise ValueError(
-            f"epsilon: additive noise needs at least 1e-12, got {float(epsilon):g}; "
-            "below, its steps are finer than floats can tell; release a constant"
-        )
-    return float(epsilon)
-
-
-def _differences(edges, y, tail) -> np.ndarray:
-    "P(edge_j <= y + noise < edge_j+1) for every y; tail(x) = P(noise > x) for x >= 0. The outer cells take all that is beyond."
-    x = edges[1:-1] - np.asarray(y, float)[:, None]
-    upper = tail(np.abs(x))
-    right, left = x[:, :-1] >= 0, x[:, 1:] <= 0
-    inner = np.where(
-        right,
-        upper[:, :-1] - upper[:, 1:],
-        np.where(left, upper[:, 1:] - upper[:, :-1], 1 - upper[:, :-1] - upper[:, 1:]),
-    )
-    ends = [np.where(x[:, k] * sign >= 0, upper[:, k], 1 - upper[:, k])[:, None] for k, sign in ((0, -1), (-1, 1))]
-    return np.hstack([ends[0], inner, ends[1]])
-
-
-def _edges(y, reach, cells) -> np.ndarray:
-    "The ends of the cells; reach: how far beyond the range they go."
-    _check_cells(cells, len(y))
-    low, high = _ends(y, reach)
-    edges = np.linspace(low, high, int(cells) + 1)
-    if (np.diff(edges) <= 0).any() or (np.diff(_middles(edges)) <= 0).any():
-        raise ValueError(
-            f"values: floats cannot tell {cells} cells between {low:g} and {high:g} apart; "
-            "subtract a public constant from values and labels, or take fewer cells"
-        )
-    return edges
-
-
-def _check_cells(cells, n_values):
-    if isinstance(cells, (bool, np.bool_)) or not isinstance(cells, Integral):
-        raise TypeError(f"cells: needs an integer >= 2, got {cells!r}")
-    if cells < 2:
-        raise ValueError(f"cells: needs an integer >= 2, got {cells}; one cell releases every label alike")
-    try:
-        check_size(n_values, int(cells))
-    except ValueError as e:
-        raise ValueError(f"cells: {_why(e)}; take fewer") from None
-
-
-def _why(error) -> str:
-    return str(error).removeprefix("domain: ").partition(". Merge")[0]
-
-
-def _ends(y, reach) -> tuple:
-    low, high = float(y[0]) - reach, float(y[-1]) + reach
-    if all(map(math.isfinite, (2 * low, 2 * high, high - low))):
-        return low, high
-    raise ValueError(
-        f"epsilon: outputs that reach {reach:g} beyond the range do not fit a float; "
-        "take a larger epsilon, or divide values and labels by a public constant"
-    )
-
-
-def _middles(edges):
-    return (edges[:-1] + edges[1:]) / 2
-
-# %% ../../nbs/privacy/13_comparators.ipynb #0f089391
-def _raised(T, epsilon) -> np.ndarray:
-    "Raise entries that floats left too small for their column, by more than half of what `integer_table` tolerates."
-    floor = T.max(0) * math.exp(-epsilon)
-    return np.where(T < floor * (1 - 5e-10), floor, T)
-
-
-def _noisy(y, tail, reach, cells, epsilon) -> tuple:
-    "Transition matrix and outputs of additive symmetric noise in cells."
-    edges = _edges(y, reach, cells)
-    T = _raised(_differences(edges, y, tail), epsilon)
-    return T / T.sum(1, keepdims=True), _middles(edges)
+CELLS = 1024  # how many cells a release is rounded to, unless another number is asked for
 
 # %% ../../nbs/privacy/13_comparators.ipynb #3838c9a0
-def laplace(
-    values,  # the public values, strictly increasing
-    epsilon,  # label-DP parameter, 1e-12 to infinity, which gives the label itself
-    cells=CELLS,  # how many cells the release is rounded to, an integer >= 2
-) -> ValueMechanism:  # ValueError for epsilon 0, whose noise has no scale
-    "Laplace noise of scale range / epsilon, rounded to cells."
-    y, epsilon = check_values(values), _positive(epsilon)
-    b = float(y[-1] - y[0]) / epsilon
-    if b == 0:
+def laplace(values: ArrayLike, epsilon: float, cells: int = CELLS) -> ValueMechanism:
+    """Build Laplace noise of scale range / epsilon, rounded to cells.
+
+    Parameters
+    ----------
+    values : sequence of numbers
+        The public values, strictly increasing.
+    epsilon : float
+        The label-DP parameter, 1e-12 to infinity.
+    cells : int
+        How many cells the release is rounded to, at least 2.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For bad values, epsilon or cells; epsilon 0, as its noise has no scale.
+    """
+    y, epsilon = check_values(values), positive_epsilon(epsilon)
+    scale = float(y[-1] - y[0]) / epsilon
+    if scale == 0:
         return ValueMechanism(np.eye(len(y)), epsilon, values, name="Laplace")
-    T, points = _noisy(y, lambda x: np.exp(-x / b) / 2, 30 * b, cells, epsilon)
-    return ValueMechanism(T, epsilon, values, points, "Laplace")
+    T, points = noise_in_cells(y, lambda x: np.exp(-x / scale) / 2, 30 * scale, cells=cells, epsilon=epsilon)
+    return ValueMechanism(T, epsilon, values, outputs=points, name="Laplace")
 
 # %% ../../nbs/privacy/13_comparators.ipynb #acdd706d
-def discrete_laplace(
-    values,  # the public values: whole numbers, strictly increasing
-    epsilon,  # label-DP parameter, 1e-12 to infinity, which gives the label itself
-) -> ValueMechanism:  # ValueError for values that are no whole numbers, or a noise so wide that the table would not fit
-    "Two-sided geometric noise on the integers."
-    y, epsilon = check_values(values), _positive(epsilon)
+def discrete_laplace(values: ArrayLike, epsilon: float, in_steps: bool = False) -> ValueMechanism:
+    """Build two-sided geometric noise on the integers.
+
+    Parameters
+    ----------
+    values : sequence of numbers
+        The public values, strictly increasing: whole numbers, or with `in_steps` evenly spaced.
+    epsilon : float
+        The label-DP parameter, 1e-12 to infinity.
+    in_steps : bool
+        Whether the noise is a whole number of steps between neighbouring values.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For bad values or epsilon, and a noise so wide that the table would not fit.
+    """
+    y, epsilon = check_values(values), positive_epsilon(epsilon)
+    if in_steps:
+        return _in_steps(values, y, epsilon)
     points = _whole_points(y, epsilon)
     scale = float(y[-1] - y[0]) / epsilon
     a = math.exp(-1 / scale) if scale else 0.0
-    T = _differences(np.append(points, points[-1] + 1) - 0.5, y, lambda x: a ** np.ceil(x) / (1 + a))
-    return ValueMechanism(T, epsilon, values, points, "discrete Laplace")
+    T = cell_chances(np.append(points, points[-1] + 1) - 0.5, y, lambda x: a ** np.ceil(x) / (1 + a))
+    return ValueMechanism(T, epsilon, values, outputs=points, name="discrete Laplace")
 
 
-def _whole_points(y, epsilon) -> np.ndarray:
-    "The whole numbers up to 30 scales beyond the range, or an error that says why there are none."
-    if (y != np.rint(y)).any():
-        raise ValueError(
-            f"values: discrete Laplace noise needs whole numbers, got {y[y != np.rint(y)][0]:g}; "
-            "multiply values and labels by a public constant, or take laplace"
-        )
+def _in_steps(values: Any, y: np.ndarray, epsilon: float) -> ValueMechanism:
+    "Build discrete Laplace noise in whole steps of evenly spaced values."
+    step = y[1] - y[0]
+    if np.abs(np.diff(y) - step).max() > 1e-9 * step:
+        raise ValueError("values: noise in steps needs evenly spaced values; leave in_steps out, or take laplace")
+    whole = discrete_laplace(range(len(y)), epsilon)
+    points = y[0] + step * whole.points
+    return ValueMechanism(whole.transition, epsilon, values, outputs=points, name=whole.name)
+
+
+def _whole_points(y: np.ndarray, epsilon: float) -> np.ndarray:
+    "Return the whole numbers up to 30 scales beyond the range, or say why there are none."
+    broken = y[y != np.rint(y)]
+    if broken.size:
+        way_out = "multiply values and labels by a public constant, or take laplace"
+        raise ValueError(f"values: discrete Laplace noise needs whole numbers, got {broken[0]:g}; {way_out}")
     reach = math.ceil(min(30 * (float(y[-1] - y[0]) / epsilon), 2**53)) + 1
-    try:
-        check_size(len(y), int(y[-1] - y[0]) + 2 * reach + 1)
-    except ValueError as e:
-        raise ValueError(
-            f"epsilon: {_why(e)}; take a larger epsilon, coarser values, or laplace with its cells"
-        ) from None
+    way_out = "take a larger epsilon, coarser values, or laplace with its cells"
+    check_table_size("epsilon", len(y), int(y[-1] - y[0]) + 2 * reach + 1, way_out=way_out)
     if max(-y[0], y[-1]) + reach >= 2**52:
-        raise ValueError(
-            f"values: discrete Laplace noise needs numbers below 2**52, got {y[0]:g} to {y[-1]:g}; "
-            "subtract a public constant from values and labels"
-        )
+        ends = f"{y[0]:g} to {y[-1]:g}; subtract a public constant from values and labels"
+        raise ValueError(f"values: discrete Laplace noise needs numbers below 2**52, got {ends}")
     return np.arange(y[0] - reach, y[-1] + reach + 1)
 
 # %% ../../nbs/privacy/13_comparators.ipynb #72a805bd
 def gaussian_delta(
-    sigma,  # standard deviation > 0, in units of the sensitivity
-    epsilon,  # 0 to infinity
+    sigma: float,  # standard deviation > 0, in units of the sensitivity
+    epsilon: float,  # 0 to infinity
 ) -> float:  # the smallest delta for which the noise is (epsilon, delta)-private
-    "How private Gaussian noise is (Balle and Wang 2018)."
+    "Return how private Gaussian noise is (Balle and Wang 2018)."
     from scipy.special import log_ndtr  # here, so that importing blockrr stays quick
 
     if not 0 < sigma < math.inf:
         raise ValueError(f"sigma: needs a finite number > 0, got {sigma}; without noise delta is 1")
-    high, low = log_ndtr(0.5 / sigma - epsilon * sigma), epsilon + log_ndtr(-0.5 / sigma - epsilon * sigma)
+    high = log_ndtr(0.5 / sigma - epsilon * sigma)
+    low = epsilon + log_ndtr(-0.5 / sigma - epsilon * sigma)
     return math.exp(high) * -math.expm1(min(low - high, 0.0)) if high > -745 else 0.0
 
 
-def _check_delta(delta) -> float:
-    if isinstance(delta, (bool, np.bool_)) or not isinstance(delta, Real):
-        raise TypeError(f"delta: needs a real number, got {type(delta).__name__}")
-    if not 0 < delta < 1:
-        raise ValueError(f"delta: needs 0 < delta < 1, got {delta}")
-    return float(delta)
+def _check_delta(delta: object) -> float:
+    return check_real("delta", delta, 0, 1, open_low=True, open_high=True)
 
 
 def gaussian_sigma(
-    epsilon,  # 0 to infinity
-    delta,  # 0 < delta < 1
+    epsilon: float,  # 0 to infinity
+    delta: float,  # 0 < delta < 1
 ) -> float:  # in units of the sensitivity; 0 at epsilon = infinity
-    "The least standard deviation of Gaussian noise that is (epsilon, delta)-private."
+    "Return the least standard deviation of Gaussian noise that is (epsilon, delta)-private."
     epsilon, delta = check_epsilon(epsilon), _check_delta(delta)
     if math.isinf(epsilon):
         return 0.0
@@ -190,7 +135,11 @@ def gaussian_sigma(
     while gaussian_delta(high, epsilon) > delta:
         high *= 2
     for _ in range(200):
-        low, high = (middle, high) if gaussian_delta(middle := (low + high) / 2, epsilon) > delta else (low, middle)
+        middle = (low + high) / 2
+        if gaussian_delta(middle, epsilon) > delta:
+            low = middle
+        else:
+            high = middle
     return high
 
 # %% ../../nbs/privacy/13_comparators.ipynb #apx-cert-mech
@@ -206,102 +155,127 @@ class ApproximateCertificate:
 
 
 class ApproximateMechanism(ValueMechanism):
-    "A mechanism for numbers that is (epsilon, delta)-private."
+    """A mechanism for numbers that is (epsilon, delta)-private.
+
+    Parameters
+    ----------
+    transition, epsilon, values, outputs, name
+        As for `ValueMechanism`.
+    delta : float
+        0 < delta < 1; `certify` says whether the pair holds.
+    """
 
     def __init__(
         self,
-        transition,  # float [n_values, n_outputs], rows sum to 1
-        epsilon,  # 0 to infinity
-        delta,  # 0 < delta < 1; `certify` says whether the pair holds
-        values,  # the public values, strictly increasing
-        outputs=None,  # n_outputs distinct numbers; None: the values
-        name="mechanism",  # shown in the representation and in plots
+        transition: ArrayLike,
+        epsilon: float,
+        delta: float,
+        values: ArrayLike,
+        *,
+        outputs: ArrayLike | None = None,
+        name: str = "mechanism",
     ):
-        super().__init__(transition, math.inf, values, outputs, name)  # no pure epsilon bounds the table
-        self.epsilon, self.delta = check_epsilon(epsilon), _check_delta(delta)
+        super().__init__(transition, math.inf, values, outputs=outputs, name=name)  # no pure epsilon bounds the table
+        self.epsilon = check_epsilon(epsilon)
+        self.delta = _check_delta(delta)
 
-    def _with(self, transition, points, name):
-        made = ApproximateMechanism(transition, self.epsilon, self.delta, self.labels, points, name)
+    def with_outputs(self, points, transition=None, name=None) -> "ApproximateMechanism":
+        table = self.transition if transition is None else transition
+        named = name or self.name
+        made = ApproximateMechanism(table, self.epsilon, self.delta, self.labels, outputs=points, name=named)
         if not made.certify().holds:
-            raise ValueError(
-                f"mechanism: rounded again, its table needs a delta above {self.delta:g}; "
-                "change the released numbers instead"
-            )
+            way_out = "change the released numbers instead"
+            raise ValueError(f"mechanism: rounded again, its table needs a delta above {self.delta:g}; {way_out}")
         return made
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         alone = f"epsilon={self.epsilon:g}"
         return super().__repr__().replace(alone, f"{alone}, delta={self.delta:g}", 1)
 
     def certify(
         self,
-        epsilon=None,  # the epsilon of the claim, 0 to infinity; None: the mechanism's own
+        epsilon: float | None = None,  # of the claim, 0 to infinity; None: the mechanism's own
     ) -> ApproximateCertificate:  # exact for the integers that are sampled
-        "The smallest delta of the integers that are sampled, for this epsilon."
+        "Compute the smallest delta of the integers that are sampled, for this epsilon."
         epsilon = self.epsilon if epsilon is None else check_epsilon(epsilon)
-        found, worst = _hockey_stick(self.weights, epsilon)
-        exact = Fraction(found, self.denominator << 128)
+        excess, worst = _largest_excess(self.weights, epsilon)
+        exact = Fraction(excess, self.denominator << 128)
         shown = float(exact) if Fraction(float(exact)) >= exact else math.nextafter(float(exact), 1)
         labels = tuple(self.labels[i] for i in worst)
         return ApproximateCertificate(epsilon, shown, self.delta, exact <= Fraction(self.delta), labels)
 
+# %% ../../nbs/privacy/13_comparators.ipynb #47631dd4
+def _excess(row: np.ndarray, other: np.ndarray, growth: int) -> int:
+    "Return the sum of max(0, row - growth * other / 2**128), times 2**128."
+    return sum(max(0, (a << 128) - growth * b) for a, b in zip(row.tolist(), other.tolist()))
 
-def _hockey_stick(W, epsilon) -> tuple:
-    "The largest sum of max(0, row - e**epsilon * other row) over pairs of rows, times 2**128, and the pair."
+
+def _largest_excess(W: np.ndarray, epsilon: float) -> tuple[int, tuple[int, int]]:
+    "Return the largest sum of max(0, row - e**epsilon * other row) over pairs of rows, times 2**128, and the pair."
     if math.isinf(epsilon):
         return 0, (0, len(W) - 1)
     epsilon = min(epsilon, 64.0)  # beyond it, this is an upper bound
-    E, near = _exp_bound(epsilon), W * (math.exp(epsilon) * (1 - 1e-9))  # floats decide which cells cannot count
-
-    def excess(i, j):
-        some = W[i] > near[j]
-        return sum(max(0, (a << 128) - E * b) for a, b in zip(W[i][some].tolist(), W[j][some].tolist()))
-
-    return max((excess(i, j), (i, j)) for i in range(len(W)) for j in range(len(W)) if i != j)
+    growth = _exp_bound(epsilon)
+    near = W * (math.exp(epsilon) * (1 - 1e-9))  # floats decide which cells cannot count
+    sums = []
+    for i, j in permutations(range(len(W)), 2):
+        counts = W[i] > near[j]
+        sums.append((_excess(W[i][counts], W[j][counts], growth), (i, j)))
+    return max(sums)
 
 # %% ../../nbs/privacy/13_comparators.ipynb #0182b250
-def gaussian(
-    values,  # the public values, strictly increasing
-    epsilon,  # 0 to infinity; with delta the pair of (epsilon, delta)-label-DP
-    delta,  # 0 < delta < 1
-    cells=CELLS,  # how many cells the release is rounded to, an integer >= 2
-) -> ApproximateMechanism:
-    "Gaussian noise with the least scale for (epsilon, delta), rounded to cells."
-    y, room = check_values(values), 1 - 1e-6
-    target = check_epsilon(epsilon)
-    gaussian_sigma(target, delta)  # refuses a bad delta
-    if math.isinf(target):
-        return ApproximateMechanism(np.eye(len(y)), target, delta, values, None, "Gaussian")
-    while True:
-        m = _gaussian_cells(y, gaussian_sigma(target, delta * room), values, float(epsilon), delta, cells)
+def gaussian(values: ArrayLike, epsilon: float, delta: float, *, cells: int = CELLS) -> ApproximateMechanism:
+    """Build Gaussian noise with the least scale for (epsilon, delta), rounded to cells.
+
+    Parameters
+    ----------
+    values : sequence of numbers
+        The public values, strictly increasing.
+    epsilon, delta : float
+        The pair of (epsilon, delta)-label-DP: 0 to infinity, and 0 < delta < 1.
+    cells : int
+        How many cells the release is rounded to, at least 2.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For bad arguments, and a delta too small for a table of integers.
+    """
+    y, claim, delta = check_values(values), check_epsilon(epsilon), _check_delta(delta)
+    if math.isinf(claim):
+        return ApproximateMechanism(np.eye(len(y)), claim, delta, values, name="Gaussian")
+    for target, share in _tries(claim):
+        scale = float(y[-1] - y[0]) * gaussian_sigma(target, delta * share)
+        T, points = _gaussian_cells(y, scale, cells)
+        m = ApproximateMechanism(T, claim, delta, values, outputs=points, name="Gaussian")
         if m.certify().holds:
             return m
-        if room > 0.9:
-            room = 0.9
-        elif target < 0.01:
-            raise ValueError(
-                f"delta: {delta} is too small for a table of integers below 2**62; "
-                "take a larger delta, or laplace, which needs none"
-            )
-        else:
-            target = 0.9 * min(target, 40)
+    way_out = "take a larger delta, or laplace, which needs none"
+    raise ValueError(f"delta: {delta} is too small for a table of integers below 2**62; {way_out}")
 
 
-def _gaussian_cells(y, sigma, values, epsilon, delta, cells) -> ApproximateMechanism:
-    "Gaussian noise of sigma ranges, rounded to cells."
+def _tries(epsilon: float):
+    "Yield the pairs (epsilon, share of delta) that noise is made for, until a certificate holds."
+    yield epsilon, 1 - 1e-6
+    yield epsilon, 0.9
+    while epsilon >= 0.01:
+        epsilon = 0.9 * min(epsilon, 40)
+        yield epsilon, 0.9
+
+
+def _gaussian_cells(y: np.ndarray, scale: float, cells: int) -> tuple[np.ndarray, np.ndarray]:
+    "Return the table of Gaussian noise of this scale, rounded to cells."
     from scipy.special import ndtr
 
-    scale = float(y[-1] - y[0]) * sigma
-    T, points = _noisy(y, lambda x: ndtr(-x / scale), 9 * scale, cells, math.inf)
-    return ApproximateMechanism(T, epsilon, delta, values, points, "Gaussian")
+    return noise_in_cells(y, lambda x: ndtr(-x / scale), 9 * scale, cells=cells, epsilon=math.inf)
 
 # %% ../../nbs/privacy/13_comparators.ipynb #4bc0fbe7
 def staircase_gamma(
-    epsilon,  # above 0
-    loss="squared",  # "squared" or "absolute"
+    epsilon: float,  # above 0
+    loss: str = "squared",  # "squared" or "absolute"
 ) -> float:  # where the step of the staircase is, 0 to 1
-    "The staircase's parameter with the least expected loss (Geng and Viswanath 2014)."
-    b, keep = math.exp(-_positive(epsilon)), -math.expm1(-epsilon)
+    "Return the staircase's parameter with the least expected loss (Geng and Viswanath 2014)."
+    b, keep = math.exp(-positive_epsilon(epsilon)), -math.expm1(-epsilon)
     if loss == "absolute":
         return math.sqrt(b) / (1 + math.sqrt(b))
     if loss != "squared":
@@ -313,8 +287,8 @@ def staircase_gamma(
     return -b / keep + (b * keep**3 * (1 + b) / 2) ** (1 / 3) / keep**2  # b - 2 b^2 + 2 b^4 - b^5 = b (1 - b)^3 (1 + b)
 
 
-def _staircase_tail(x, b, gamma):
-    "P(noise > x) for x >= 0 in units of the range."
+def _staircase_tail(x: np.ndarray, b: float, gamma: float) -> np.ndarray:
+    "Return P(noise > x) for x >= 0 in units of the range."
     step = np.floor(x)
     f = x - step
     level = 1 / (2 * (gamma + (1 - gamma) * b)) * (1 - b)  # the density's highest step
@@ -322,27 +296,46 @@ def _staircase_tail(x, b, gamma):
     return level * b**step * (here + b * (gamma + (1 - gamma) * b) / (1 - b))
 
 
-def staircase(
-    values,  # the public values, strictly increasing
-    epsilon,  # label-DP parameter, 1e-12 to infinity, which gives the label itself
-    loss="squared",  # which error to minimise: "squared" or "absolute"
-    cells=CELLS,  # how many cells the release is rounded to, an integer >= 2
-) -> ValueMechanism:
-    "Staircase noise with the best step for this loss, rounded to cells."
-    y, epsilon = check_values(values), _positive(epsilon)
-    if math.exp(-epsilon) == 0:
+def staircase(values: ArrayLike, epsilon: float, loss: str = "squared", *, cells: int = CELLS) -> ValueMechanism:
+    """Build staircase noise with the best step for this loss, rounded to cells.
+
+    Parameters
+    ----------
+    values : sequence of numbers
+        The public values, strictly increasing.
+    epsilon : float
+        The label-DP parameter, 1e-12 to infinity.
+    loss : {"squared", "absolute"}
+        Which error to minimise.
+    cells : int
+        How many cells the release is rounded to, at least 2.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For bad values, epsilon, loss or cells.
+    """
+    y, epsilon = check_values(values), positive_epsilon(epsilon)
+    b = math.exp(-epsilon)
+    if b == 0:
         return ValueMechanism(np.eye(len(y)), epsilon, values, name="staircase")
-    R, b, gamma = float(y[-1] - y[0]), math.exp(-epsilon), staircase_gamma(epsilon, loss)
-    reach = R * (1 + 30 / epsilon)
-    T, points = _noisy(y, lambda x: _staircase_tail(x / R, b, gamma), reach, cells, epsilon)
-    return ValueMechanism(T, epsilon, values, points, "staircase")
+    width = float(y[-1] - y[0])
+    gamma = staircase_gamma(epsilon, loss)
+    reach = width * (1 + 30 / epsilon)
+    T, points = noise_in_cells(y, lambda x: _staircase_tail(x / width, b, gamma), reach, cells=cells, epsilon=epsilon)
+    return ValueMechanism(T, epsilon, values, outputs=points, name="staircase")
 
 # %% ../../nbs/privacy/13_comparators.ipynb #c90d7818
-def exponential(
-    values,  # the public values, strictly increasing
-    epsilon,  # label-DP parameter, 0 to infinity
-) -> ValueMechanism:
-    "The exponential mechanism on the public values, with the distance as score."
+def exponential(values: ArrayLike, epsilon: float) -> ValueMechanism:
+    """Build the exponential mechanism on the public values, with the distance as score.
+
+    Parameters
+    ----------
+    values : sequence of numbers
+        The public values, strictly increasing.
+    epsilon : float
+        The label-DP parameter, 0 to infinity; on evenly spaced values half of it is used.
+    """
     y, epsilon = check_values(values), check_epsilon(epsilon)
     check_size(len(y), len(y))
     far = np.abs(y[:, None] - y) / (y[-1] - y[0]) / 2  # twice the range may not fit a float
@@ -350,113 +343,140 @@ def exponential(
     return ValueMechanism(T / T.sum(1, keepdims=True), epsilon, values, name="exponential")
 
 
-def randomized_response(
-    values,  # the public values, strictly increasing
-    epsilon,  # label-DP parameter, 0 to infinity
-) -> ValueMechanism:
-    "Randomized response on the public values, as if they had no order."
+def randomized_response(values: ArrayLike, epsilon: float) -> ValueMechanism:
+    """Build randomized response on the public values, as if they had no order.
+
+    Parameters
+    ----------
+    values : sequence of numbers
+        The public values, strictly increasing.
+    epsilon : float
+        The label-DP parameter, 0 to infinity.
+    """
     y, epsilon = check_values(values), check_epsilon(epsilon)
     return ValueMechanism(_respond(len(y), math.exp(-epsilon)), epsilon, values, name="RR")
 
 # %% ../../nbs/privacy/13_comparators.ipynb #2fdf4128
-def square_wave(
-    values,  # the public values (or just the two ends of the range), strictly increasing
-    epsilon,  # label-DP parameter, 0 to infinity; at 0 it warns that it carries no information
-) -> IntervalMechanism:
-    "The square wave mechanism on the whole public range."
+def square_wave(values: ArrayLike, epsilon: float) -> IntervalMechanism:
+    """Build the square wave mechanism on the whole public range.
+
+    Parameters
+    ----------
+    values : sequence of numbers
+        The public values, or just the two ends of the range, strictly increasing.
+    epsilon : float
+        The label-DP parameter, 0 to infinity; at 0 it warns that it carries no information.
+    """
     y = check_values(values)
-    return IntervalMechanism(
-        y[0], y[-1], max(square_wave_bandwidth(epsilon), 2.0**-20) * (y[-1] - y[0]), epsilon, "project", "square wave"
-    )
+    delta = default_bandwidth(epsilon) * (y[-1] - y[0])
+    return IntervalMechanism(y[0], y[-1], delta, epsilon, outside="project", name="square wave")
 
 # %% ../../nbs/privacy/13_comparators.ipynb #8defa400
 def unbiased_reach(
-    values,  # the public values, strictly increasing
-    epsilon,  # above 0
+    values: ArrayLike,  # the public values, strictly increasing
+    epsilon: float,  # above 0
 ) -> float:  # how far beyond both ends of the range the outputs of an unbiased mechanism must go
-    "What an unbiased mechanism needs: range / (e**epsilon - 1)."
+    "Return what an unbiased mechanism needs: range / (e**epsilon - 1)."
     y, e = check_values(values), check_epsilon(epsilon)
     if e == 0:
         raise ValueError("epsilon: at 0 no mechanism is unbiased, as a release says nothing about the label")
     return float(y[-1] - y[0]) * math.exp(-e) / -math.expm1(-e)
 
 
-def optimal_unbiased(
-    values,  # the public values, strictly increasing; some dozens, as the program has n_values * n_outputs unknowns
-    prior,  # n_values weights >= 0
-    epsilon,  # label-DP parameter, above 0; infinity gives the label itself
-    grid=None,  # the outputs to choose from, strictly increasing, for epsilon up to 16; None: 64 points and the values, see above
-) -> ValueMechanism:  # ValueError if no unbiased mechanism exists on the grid
-    "The unbiased mechanism with the least expected squared error, by linear programming (Badanidiyuru et al. 2023)."
+def _debiased_response(values: Any, y: np.ndarray, epsilon: float) -> ValueMechanism:
+    "Build randomized response whose outputs are moved so that it is right on average."
+    a = math.exp(-epsilon)
+    points = y + a * (len(y) * y - y.sum()) / -math.expm1(-epsilon)
+    if not np.isfinite(points).all() or len(np.unique(points)) < len(y):
+        way_out = "take fewer values, or subtract a public constant from values and labels"
+        raise ValueError(f"values: floats cannot tell the outputs apart; {way_out}")
+    return ValueMechanism(_respond(len(y), a), epsilon, values, outputs=points, name="unbiased")
+
+
+def _unbiased_grid(y: np.ndarray, reach: float, grid: Any) -> np.ndarray:
+    "Return the outputs to choose from: those that were given, or 64 points and the values."
+    wide = max(2 * reach, float(y[-1] - y[0]) / 2)
+    v = check_values(np.unique([*np.linspace(*output_ends(y, wide), 64), *y]) if grid is None else grid)
+    if v[0] > y[0] - reach * (1 - 1e-12) or v[-1] < y[-1] + reach * (1 - 1e-12):
+        needs = f"must reach range / (e**epsilon - 1) = {reach:.6g} beyond both ends"
+        ends = f"from {y[0] - reach:.6g} to {y[-1] + reach:.6g}, got {v[0]:.6g} to {v[-1]:.6g}"
+        raise ValueError(f"grid: {needs}, {ends}")
+    return v
+
+
+def _unsolved(epsilon: float) -> ValueError:
+    why = f"the solver is not exact enough for these values at epsilon = {epsilon:g}"
+    return ValueError(f"epsilon: {why}; take a larger epsilon or fewer values, or laplace, which is unbiased too")
+
+# %% ../../nbs/privacy/13_comparators.ipynb #502efe39
+def optimal_unbiased(values: ArrayLike, prior: Any, epsilon: float, *, grid: ArrayLike | None = None) -> ValueMechanism:
+    """Build the unbiased mechanism with the least expected squared error, by linear programming.
+
+    Parameters
+    ----------
+    values : sequence of numbers
+        The public values, strictly increasing; some dozens, as the program has n_values * n_outputs unknowns.
+    prior : sequence, Series or dict of float
+        `n_values` weights >= 0.
+    epsilon : float
+        The label-DP parameter, 1e-6 to infinity, which gives the label itself.
+    grid : sequence of numbers, optional
+        The outputs to choose from, strictly increasing, for epsilon up to 16; by default 64 points and the values.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For bad arguments, if no unbiased mechanism exists on the grid, or the solver is not exact enough.
+
+    References
+    ----------
+    Badanidiyuru et al. 2023, "Optimal unbiased randomizers for regression with label differential privacy".
+    """
     y, epsilon = check_values(values), check_epsilon(epsilon)
     p = check_prior(prior, y)
-    reach = unbiased_reach(y, epsilon * (1 - 1e-6))  # the epsilon that the program is solved for
+    solved_for = epsilon * (1 - 1e-6)
+    reach = unbiased_reach(y, solved_for)
     if epsilon < 1e-6:
-        raise ValueError(
-            f"epsilon: the program is solved from 1e-6 on, got {epsilon:g}; below, "
-            "a solver's tolerance exceeds what tells two labels apart; laplace is unbiased too"
-        )
-    if epsilon > 16 and grid is None:  # debiased randomized response; a solver's tolerance would exceed the differences
-        a = math.exp(-epsilon)
-        points = y + a * (len(y) * y - y.sum()) / -math.expm1(-epsilon)
-        if not np.isfinite(points).all() or len(np.unique(points)) < len(y):
-            raise ValueError(
-                "values: floats cannot tell the outputs apart; "
-                "take fewer values, or subtract a public constant from values and labels"
-            )
-        return ValueMechanism(_respond(len(y), a), epsilon, values, points, "unbiased")
-    wide = max(2 * reach, float(y[-1] - y[0]) / 2)
-    v = check_values(np.unique([*np.linspace(*_ends(y, wide), 64), *y]) if grid is None else grid)
-    if v[0] > y[0] - reach * (1 - 1e-12) or v[-1] < y[-1] + reach * (1 - 1e-12):
-        raise ValueError(
-            f"grid: must reach range / (e**epsilon - 1) = {reach:.6g} beyond both ends, from {y[0] - reach:.6g} to {y[-1] + reach:.6g}, got {v[0]:.6g} to {v[-1]:.6g}"
-        )
+        why = "below, a solver's tolerance exceeds what tells two labels apart; laplace is unbiased too"
+        raise ValueError(f"epsilon: the program is solved from 1e-6 on, got {epsilon:g}; {why}")
+    if epsilon > 16 and grid is None:  # a solver's tolerance would exceed the differences
+        return _debiased_response(values, y, epsilon)
+    v = _unbiased_grid(y, reach, grid)
     if epsilon > 16:
         raise ValueError(f"grid: the program is solved for epsilon up to 16, got {epsilon:g}; leave the grid out")
     check_size(len(y), len(v))
-    T = _solve_unbiased(y, p, epsilon * (1 - 1e-6), v, grid is not None)
+    T = _solve_unbiased(y, p, solved_for, v=v, given=grid is not None)
     live = T.max(0) > 0
     try:
-        m = ValueMechanism(T[:, live], epsilon, values, v[live], "unbiased")
+        m = ValueMechanism(T[:, live], epsilon, values, outputs=v[live], name="unbiased")
     except ValueError:
-        raise ValueError(_UNSOLVED.format(epsilon)) from None
+        raise _unsolved(epsilon) from None
     if np.abs(m.mean() - y).max() > 1e-6 * (v[-1] - v[0]):
-        raise ValueError(_UNSOLVED.format(epsilon))
+        raise _unsolved(epsilon)
     return m
 
-
-_UNSOLVED = (
-    "epsilon: the solver is not exact enough for these values at epsilon = {:g}; "
-    "take a larger epsilon or fewer values, or laplace, which is unbiased too"
-)
-
 # %% ../../nbs/privacy/13_comparators.ipynb #c4fda6bb
-def _solve_unbiased(y, p, epsilon, v, given) -> np.ndarray:  # given: whether the user chose v
-    "The linear program in caps Z = e^eps z and u = M - a Z, 0 <= u <= (1 - a) Z, with a = e^-eps: all of order one. Rows normalised."
+def _solve_unbiased(y, p, epsilon, *, v, given) -> np.ndarray:  # [n_values, n_outputs]; given: whether the user chose v
+    "Solve the program in Z = e^eps z and u = M - a Z, 0 <= u <= (1 - a) Z, a = e^-eps: all of order one."
     from scipy.optimize import linprog
     from scipy.sparse import csr_array, eye, hstack, kron
 
-    k, n, a, more, scale = len(y), len(v), math.exp(-epsilon), -math.expm1(-epsilon), v[-1] - v[0]
+    k, n, a, more = len(y), len(v), math.exp(-epsilon), -math.expm1(-epsilon)
+    scale = v[-1] - v[0]
     s, t = (v - y[0]) / scale, (y - y[0]) / scale  # the solver's tolerances are absolute
     far = (p + 1e-9)[:, None] * (s - t[:, None]) ** 2  # a label of prior zero should be near all the same
     cost = np.concatenate([far.ravel(), a * far.sum(0)])
     ones = csr_array(np.ones((k, 1)))
+    sums = csr_array(np.vstack([np.ones(n), s]))  # a row's total and its mean
     below_cap = hstack([eye(k * n), kron(-more * ones, eye(n))], format="csr")
-    rows = np.vstack([np.ones(n), s])
-    equal = hstack([kron(eye(k), csr_array(rows)), kron(a * ones, csr_array(rows))], format="csr")
-    out = linprog(
-        cost,
-        below_cap,
-        np.zeros(k * n),
-        equal,
-        np.column_stack([np.ones(k), t]).ravel(),
-        method="highs",
-        options=dict(primal_feasibility_tolerance=1e-10, dual_feasibility_tolerance=1e-10),
-    )
+    equal = hstack([kron(eye(k), sums), kron(a * ones, sums)], format="csr")
+    wanted = np.column_stack([np.ones(k), t]).ravel()
+    exact = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+    out = linprog(cost, below_cap, np.zeros(k * n), equal, wanted, method="highs", options=exact)
     if out.status == 2 and given:
         raise ValueError("grid: no unbiased mechanism exists on it; it must be wider, or finer near its ends")
     if out.x is None:
-        raise ValueError(_UNSOLVED.format(epsilon))
+        raise _unsolved(epsilon)
     cap = np.where(out.x[k * n :] > 1e-9, out.x[k * n :], 0)
     T = a * cap + np.clip(out.x[: k * n].reshape(k, n), 0, more * cap)
     return T / T.sum(1, keepdims=True)
