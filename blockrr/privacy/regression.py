@@ -393,7 +393,8 @@ def guide(
     if epsilon == 0:
         raise ValueError("epsilon: the guide compares releases that say something, and needs epsilon > 0")
     choices = []
-    for row in NUMERIC_MECHANISMS.values():
+    # among equals, what is made for this loss comes first
+    for row in sorted(NUMERIC_MECHANISMS.values(), key=lambda row: "loss" not in row.settings):
         if not _listed(row, y, epsilon, loss):
             continue
         try:
