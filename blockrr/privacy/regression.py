@@ -17,6 +17,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from .label_error import label_error
+from .unbiased import optimal_unbiased
 from numpy.typing import ArrayLike
 
 from .bins import rr_on_bins, undo_response
@@ -26,7 +28,6 @@ from blockrr.privacy.comparators import (
     exponential,
     gaussian,
     laplace,
-    optimal_unbiased,
     randomized_response,
     square_wave,
     staircase,
@@ -39,7 +40,6 @@ from blockrr.privacy.values import (
     check_loss,
     check_values,
     clipped,
-    loss_table,
     risk,
     to_values,
 )
@@ -91,58 +91,6 @@ class Choice:
     ) -> float:  # expected squared error of their average, under the prior
         "Return what is left of the error when a model averages over n records."
         return self.bias**2 + self.variance / check_real("n", n, 1)
-
-# %% ../../nbs/privacy/14_regression.ipynb #82403d65
-def _undoing_nothing(mechanism, released):
-    return released
-
-
-def _mean_loss(value: float, outputs: np.ndarray, loss: str) -> float:
-    return float(np.mean(loss_table([value], outputs, loss)))
-
-
-def _interval_error(
-    m: IntervalMechanism, y: np.ndarray, p: np.ndarray, *, loss: str, undo: Callable, points=2048
-) -> dict:
-    "Integrate an interval mechanism's expected loss, bias and variance on midpoints."
-    fractions = (np.arange(points) + 0.5) / points
-    low, high = m.support
-    anywhere = undo(m, low + fractions * (high - low))
-    finite = loss != "poisson" or undo(m, np.array([low]))[0] >= 0  # Poisson loss of a negative number is infinite
-    losses = []
-    for value, centre, share, weight in zip(*m.windows(y), p):
-        if weight > 0 and not finite:
-            losses.append(math.inf)
-        elif weight > 0:
-            window = undo(m, centre + m.delta * (2 * fractions - 1))
-            far = (1 - share) * _mean_loss(value, anywhere, loss) if share < 1 else 0
-            near = share * _mean_loss(value, window, loss) if share > 0 else 0
-            losses.append(weight * (far + near))
-    scale = 1 if undo is _undoing_nothing else 1 / m.rho
-    bias = math.sqrt(p @ (undo(m, m.mean(y)) - y) ** 2)
-    return {"loss": math.fsum(losses), "bias": bias, "variance": float(p @ m.variance(y)) * scale**2}
-
-# %% ../../nbs/privacy/14_regression.ipynb #12dedddc
-def _table_error(m: ValueMechanism, p: np.ndarray, *, loss: str, undo: Callable) -> dict:
-    "Return expected loss, bias and variance of a mechanism with a table."
-    if undo is not _undoing_nothing:
-        m = m.with_outputs(undo(m, m.points))
-    infinite = loss == "poisson" and m.points.min() < 0
-    bias = math.sqrt(p @ (m.mean() - m.values) ** 2)
-    return {
-        "loss": math.inf if infinite else risk(m, p, loss),
-        "bias": bias,
-        "variance": float(p @ m.variance()),
-    }
-
-
-def _errors(
-    mechanism: ValueMechanism | IntervalMechanism, y, p, *, loss: str, undo: Callable = _undoing_nothing
-) -> dict:
-    "Return expected loss, bias and variance of a mechanism whose releases are postprocessed by `undo`."
-    if isinstance(mechanism, IntervalMechanism):
-        return _interval_error(mechanism, y, p, loss=loss, undo=undo)
-    return _table_error(mechanism, p, loss=loss, undo=undo)
 
 # %% ../../nbs/privacy/14_regression.ipynb #31e625b2
 DELTA = 1e-5  # of the Gaussian, unless another one is asked for
@@ -341,13 +289,13 @@ def _choices(row: NumericMechanism, mechanism: Any, y: np.ndarray, p: np.ndarray
     name = listing.name or row.title
     delta = getattr(mechanism, "delta", 0.0) if isinstance(mechanism, ValueMechanism) else 0.0
     facts = {"privacy": f"(epsilon, delta = {delta:g})" if delta else "epsilon", "mechanism": row.name}
-    choices = [Choice(name, **_errors(mechanism, y, p, loss=loss), **facts)]
+    choices = [Choice(name, *label_error(mechanism, y, p, loss=loss), **facts)]
     if listing.debias is not None:
-        errors = _errors(mechanism, y, p, loss=loss, undo=listing.debias)
-        choices.append(Choice(f"{name}, debiased", **errors, **facts, labels="debiased"))
+        errors = label_error(mechanism, y, p, loss=loss, undo=listing.debias)
+        choices.append(Choice(f"{name}, debiased", *errors, **facts, labels="debiased"))
     if listing.clips:
-        errors = _errors(clipped(mechanism), y, p, loss=loss)
-        choices.append(Choice(f"{name}, clipped", **errors, **facts, labels="clipped"))
+        errors = label_error(clipped(mechanism), y, p, loss=loss)
+        choices.append(Choice(f"{name}, clipped", *errors, **facts, labels="clipped"))
     return choices
 
 

@@ -8,7 +8,6 @@ __all__ = ['LOSSES', 'check_values', 'numeric_column', 'midpoints', 'to_values',
 
 # %% ../../nbs/privacy/11_values.ipynb #a7f21648
 import math
-from collections.abc import Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
