@@ -47,7 +47,7 @@ TAKERS = {
     "posterior, many labels": lambda p: br.RandomizedResponse(DOMAIN, 1.0).posterior(p, "often"),
     "debias": lambda p: br.rr(DOMAIN, 1.0).debias(p),
     "debias, outputs in another order": lambda p: br.Mechanism(
-        np.eye(3)[::-1] * 0.5 + 1 / 6, 3.0, DOMAIN[::-1], DOMAIN
+        np.eye(3)[::-1] * 0.5 + 1 / 6, 3.0, DOMAIN[::-1], outputs=DOMAIN
     ).debias(p),
     "debias, many labels": lambda p: br.RandomizedResponse(DOMAIN, 1.0).debias(p),
     "place": lambda p: optimal.place(br.rr_with_prior(SHARES, 1.0, k=2, labels=DOMAIN), p),
@@ -188,7 +188,10 @@ def test_tables_go_by_their_labels():
     mixed = frame.loc[["often", "never", "once"], ["once", "often", "never"]]
     assert same(br.Mechanism(mixed, 2.0, DOMAIN).weights, br.Mechanism(T, 2.0, DOMAIN).weights)
     kept = br.Mechanism(
-        pd.DataFrame([[0.4, 0.6], [0.6, 0.4], [0.5, 0.5]], DOMAIN, ["once", "never"]), 2.0, DOMAIN, ["never", "once"]
+        pd.DataFrame([[0.4, 0.6], [0.6, 0.4], [0.5, 0.5]], DOMAIN, ["once", "never"]),
+        2.0,
+        DOMAIN,
+        outputs=["never", "once"],
     )
     assert kept.transition.tolist() == [[0.6, 0.4], [0.4, 0.6], [0.5, 0.5]]
     with pytest.raises(ValueError, match="transition: needs each"):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .checks import check_epsilon, check_integer
-from .sampling import check_size
+from .integers import check_size
 
 # %% ../../nbs/privacy/13_cells.ipynb #e0171ba8
 def positive_epsilon(

@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike
 from .cells import cell_chances, check_table_size, noise_in_cells, positive_epsilon
 from .checks import check_epsilon, check_real, moved
 from .classification import _respond
+from .integers import check_size, exp_bound
 from .interval import IntervalMechanism, default_bandwidth
-from .sampling import _exp_bound, check_size
 from .values import ValueMechanism, check_values
 
 CELLS = 1024  # how many cells a release is rounded to, unless another number is asked for
@@ -214,7 +214,7 @@ def _largest_excess(W: np.ndarray, epsilon: float) -> tuple[int, tuple[int, int]
     if math.isinf(epsilon):
         return 0, (0, len(W) - 1)
     epsilon = min(epsilon, 64.0)  # beyond it, this is an upper bound
-    growth = _exp_bound(epsilon)
+    growth = exp_bound(epsilon)
     near = W * (math.exp(epsilon) * (1 - 1e-9))  # floats decide which cells cannot count
     sums = []
     for i, j in permutations(range(len(W)), 2):

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .caution import warn
-from .checks import check_epsilon, check_real
-from .labels import floats_like
-from .mechanism import Randomizer, as_numbers, check_prior
-from .sampling import DENOMINATOR, Certificate, RandomBits, _exp_bound, _log_ratio
-from .values import check_values, new_axes, numeric_column
+from blockrr.privacy.caution import warn
+from blockrr.privacy.checks import check_epsilon, check_real
+from blockrr.privacy.integers import DENOMINATOR, Certificate, exp_bound, log_ratio
+from blockrr.privacy.labels import floats_like
+from blockrr.privacy.mechanism import Randomizer, as_numbers, check_prior
+from blockrr.privacy.sampling import RandomBitsfrom blockrr.privacy.values import check_values, new_axes, numeric_column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,7 @@ def _integers(w: int, M: int, epsilon: float) -> tuple[int, int]:
     room = (DENOMINATOR - (M - 2 * w) * c0) // (2 * w)
     if epsilon > 44:
         return room, c0
-    return min(room, max(c0, c0 * _exp_bound(epsilon) >> 128)), c0
+    return min(room, max(c0, c0 * exp_bound(epsilon) >> 128)), c0
 
 
 class _Below:
@@ -173,10 +173,10 @@ def _worst_cell(m: "IntervalMechanism") -> tuple[float, tuple]:
     far = m.high + 2 * m.delta  # a label outside
     if m.cells == 2 * m.window:
         return 0.0, (m.low, m.high)  # there is one window only, and a uniform row equals it
-    ratios = [(_log_ratio(c1, c0), (m.low, m.high))]  # the first cell is in the first window alone
+    ratios = [(log_ratio(c1, c0), (m.low, m.high))]  # the first cell is in the first window alone
     if m.outside == "uniform":
-        ratios.append((_log_ratio(c1 * m.cells, m.denominator), (m.low, far)))
-        ratios.append((_log_ratio(m.denominator, c0 * m.cells), (far, m.high)))
+        ratios.append((log_ratio(c1 * m.cells, m.denominator), (m.low, far)))
+        ratios.append((log_ratio(m.denominator, c0 * m.cells), (far, m.high)))
     return max(ratios, key=lambda ratio: ratio[0])
 
 

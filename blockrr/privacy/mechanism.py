@@ -16,20 +16,18 @@ from typing import Any
 import numpy as np
 
 from .checks import check_epsilon, check_threads
-from .labels import Domain
-from blockrr.privacy.sampling import (
+from blockrr.privacy.integers import (
     DENOMINATOR,
     Certificate,
-    RandomBits,
-    Seed,
-    _check_transition,
-    _Draw,
-    _sampler,
     certify_matrix,
     certify_table,
     check_size,
+    check_transition,
     integer_table,
 )
+from .labels import Domain
+from .lookup import Sampler, sampler_for
+from .sampling import Draw, RandomBits, Seed
 
 # %% auto #0
 __all__ = ['in_label_order', 'table_in_label_order', 'as_numbers', 'check_prior', 'prior_domain', 'release_chunks', 'Randomizer',
@@ -368,7 +366,7 @@ class _Table(Randomizer):
         given = table_in_label_order(transition, "transition", **_sides(labels, outputs))
         if given.ndim == 2:
             check_size(*given.shape)
-        self.transition = _check_transition(given)
+        self.transition = check_transition(given)
         self.epsilon = check_epsilon(epsilon)
         self.name = name
         self.domain = Domain(len(self.transition) if labels is None else labels)
@@ -427,13 +425,13 @@ class _TableRandomizer(_Table):
         return self.domain.decode(drawn, like=like)
 
     def drawer(self, bits: RandomBits) -> Callable[..., np.ndarray]:
-        return _Draw(self.sampler(), bits)
+        return Draw(self.sampler(), bits)
 
-    def sampler(self):
+    def sampler(self) -> Sampler:
         "Return the look-up table, made when first needed; two threads may both make it, and make the same."
         made = getattr(self, "_made", None)
         if made is None:
-            made = self._made = _sampler(self.weights, self._written)
+            made = self._made = sampler_for(self.weights, self._written)
         return made
 
     def stream_facts(self) -> tuple:

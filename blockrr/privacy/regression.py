@@ -17,8 +17,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from .label_error import label_error
-from .unbiased import optimal_unbiased
 from numpy.typing import ArrayLike
 
 from .bins import rr_on_bins, undo_response
@@ -33,7 +31,9 @@ from blockrr.privacy.comparators import (
     staircase,
 )
 from .interval import IntervalMechanism, rp_with_prior
+from .label_error import label_error
 from .mechanism import check_prior
+from .unbiased import optimal_unbiased
 from blockrr.privacy.values import (
     LOSSES,
     ValueMechanism,

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 from .cells import output_ends
 from .checks import check_epsilon
 from .classification import _respond
+from .integers import check_size
 from .mechanism import check_prior
-from .sampling import check_size
 from .values import ValueMechanism, check_values
 
 # %% ../../nbs/privacy/13_unbiased.ipynb #8defa400
