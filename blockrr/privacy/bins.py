@@ -119,7 +119,7 @@ _COSTS = {"squared": _SquaredCosts, "absolute": _AbsoluteCosts, "poisson": _Pois
 
 # %% ../../nbs/privacy/11_bins.ipynb #1a0c8483
 def _cheapest(costs: _Costs, k: int, rate: float, tolerance: float) -> tuple[list, float]:
-    "Return the starts of the bins with the least sum of (cost - rate), fewest among equals; and the sum of their costs."
+    "Return the starts of the bins with the least sum of (cost - rate), fewest among equals, and their costs' sum."
     total = np.zeros(k + 1)
     count = np.zeros(k + 1, np.intp)
     start = np.zeros(k + 1, np.intp)

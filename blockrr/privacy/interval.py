@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blockrr.privacy.caution import warn
-from blockrr.privacy.checks import check_epsilon, check_real
-from blockrr.privacy.integers import DENOMINATOR, Certificate, exp_bound, log_ratio
-from blockrr.privacy.labels import floats_like
-from blockrr.privacy.mechanism import Randomizer, as_numbers, check_prior
-from blockrr.privacy.sampling import RandomBitsfrom blockrr.privacy.values import check_values, new_axes, numeric_column
+from .caution import warn
+from .checks import check_epsilon, check_real
+from .integers import DENOMINATOR, Certificate, exp_bound, log_ratio
+from .labels import floats_like
+from .mechanism import Randomizer, as_numbers, check_prior
+from .sampling import RandomBits
+from .values import check_values, new_axes, numeric_column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
