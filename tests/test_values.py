@@ -12,7 +12,7 @@ import pytest
 
 import blockrr as br
 from blockrr.privacy import bins
-from blockrr.privacy.labels import floats_like
+from blockrr.privacy.containers import floats_like
 from blockrr.privacy.values import (
     LOSSES,
     ValueMechanism,

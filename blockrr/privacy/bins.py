@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .caution import warn_of_one_value
-from .checks import check_epsilon, check_integer, moved
+from .checks import check_epsilon, check_integer, check_prior, moved
 from .classification import _respond
-from .mechanism import check_prior
 from .values import ValueMechanism, check_loss, check_values, midpoints, numeric_column
 
 # %% ../../nbs/privacy/11_bins.ipynb #b66f0891

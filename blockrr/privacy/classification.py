@@ -12,10 +12,10 @@ from numbers import Integral
 
 import numpy as np
 
-from .checks import check_epsilon
+from .checks import check_counts, check_epsilon, check_integer, check_prior
 from .integers import DENOMINATOR, MAX_ENTRIES, Certificate, certify_table, check_size, largest_beside
-from .labels import Domain
-from .mechanism import Mechanism, check_counts, check_prior, prior_domain
+from .labels import Domain, prior_domain
+from .mechanism import Mechanism
 from .partition import Partition
 
 # %% ../../nbs/privacy/04_classification.ipynb #6dadeeab

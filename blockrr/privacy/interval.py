@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .caution import warn
-from .checks import check_epsilon, check_real
+from .checks import as_numbers, check_epsilon, check_prior, check_real
+from .containers import floats_like
 from .integers import DENOMINATOR, Certificate, exp_bound, log_ratio
-from .labels import floats_like
-from .mechanism import Randomizer, as_numbers, check_prior
+from .randomizer import Randomizer
 from .sampling import RandomBits
 from .values import check_values, new_axes, numeric_column
 

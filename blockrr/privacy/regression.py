@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .bins import rr_on_bins, undo_response
-from .checks import check_epsilon, check_integer, check_real
+from .checks import check_epsilon, check_integer, check_prior, check_real
 from blockrr.privacy.comparators import (
     discrete_laplace,
     exponential,
@@ -32,7 +32,6 @@ from blockrr.privacy.comparators import (
 )
 from .interval import IntervalMechanism, rp_with_prior
 from .label_error import label_error
-from .mechanism import check_prior
 from .unbiased import optimal_unbiased
 from blockrr.privacy.values import (
     LOSSES,

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .cells import output_ends
-from .checks import check_epsilon
+from .checks import check_epsilon, check_prior
 from .classification import _respond
 from .integers import check_size
-from .mechanism import check_prior
 from .values import ValueMechanism, check_values
 
 # %% ../../nbs/privacy/13_unbiased.ipynb #8defa400

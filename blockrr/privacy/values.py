@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .labels import _column, floats_like
-from .mechanism import Mechanism, as_numbers, check_counts, check_prior
+from .checks import as_numbers, check_counts, check_prior
+from .columns import column_array
+from .containers import floats_like
+from .mechanism import Mechanism
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,7 +62,7 @@ def numeric_column(
     labels: Any,  # a column of labels: list, tuple, array, series or tensor
 ) -> np.ndarray:  # float [n]; TypeError or ValueError that shows no label
     "Return a column of labels as finite floats, or refuse it."
-    column = _column(labels)
+    column = column_array(labels)
     strange = [i for i, v in enumerate(column) if not isinstance(v, Real)] if column.dtype.kind == "O" else []
     if strange or column.dtype.kind not in "iufO":
         row = strange[0] if strange else 0
