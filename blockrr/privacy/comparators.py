@@ -191,7 +191,7 @@ class ApproximateMechanism(ValueMechanism):
         alone = f"epsilon={self.epsilon:g}"
         return super().__repr__().replace(alone, f"{alone}, delta={self.delta:g}", 1)
 
-    def certify(
+    def certify(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         epsilon: float | None = None,  # of the claim, 0 to infinity; None: the mechanism's own
     ) -> ApproximateCertificate:  # exact for the integers that are sampled

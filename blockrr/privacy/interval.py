@@ -418,10 +418,10 @@ def rp_with_prior(
     if delta is not None:
         best = best_interval(x, prior, epsilon, delta)
         return IntervalMechanism(best.low, best.high, delta, epsilon, outside=outside)
-    share = default_bandwidth(epsilon)  # at most 1/2, so delta falls in every round
-    delta = share * (x[-1] - x[0])
-    best = best_interval(x, prior, epsilon, delta)
-    while best.high - best.low < 2 * delta:
-        delta = share * (best.high - best.low)
-        best = best_interval(x, prior, epsilon, delta)
-    return IntervalMechanism(best.low, best.high, delta, epsilon, outside=outside)
+    share = default_bandwidth(epsilon)  # at most 1/2, so the window shrinks in every round
+    half = share * float(x[-1] - x[0])
+    best = best_interval(x, prior, epsilon, half)
+    while best.high - best.low < 2 * half:
+        half = share * (best.high - best.low)
+        best = best_interval(x, prior, epsilon, half)
+    return IntervalMechanism(best.low, best.high, half, epsilon, outside=outside)

@@ -43,6 +43,11 @@ from blockrr.privacy.values import (
     to_values,
 )
 
+# %% ../../nbs/privacy/14_regression.ipynb #e92dd25b
+from .bins import Bins  # noqa: F401, listed below
+from .interval import best_interval, square_wave_bandwidth  # noqa: F401
+from .values import loss_table  # noqa: F401
+
 # %% ../../nbs/privacy/14_regression.ipynb #aff98454
 _all_ = [
     "Bins",
