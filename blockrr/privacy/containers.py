@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from blockrr.privacy.columns import (
-    is_array,
     is_arrow_array,
     is_pandas_array,
     is_tensor,
@@ -169,7 +168,8 @@ def _pandas_types(domain, dtype):
 
 def _pandas_writer(domain, native):
     "Write pandas columns: name and index are kept; the type is a function of its kind and the domain."
-    cls, dtype = type(native), native.dtype
+    cls = type(native)
+    dtype = native.dtype
 
     def placed(values, rows, **kind):
         return cls(values, index=native.index if rows is None else native.index[rows], name=native.name, **kind)
@@ -179,9 +179,10 @@ def _pandas_writer(domain, native):
         table = domain.objects() if dtype.kind == "O" else domain.number_table(dtype)
     if table is not None:
         return lambda codes, rows: placed(domain.taken(table, codes), rows, dtype=table.dtype)
-    if hasattr(dtype, "pyarrow_dtype"):
+    arrow = getattr(dtype, "pyarrow_dtype", None)
+    if arrow is not None:
         try:
-            return _arrow_backed_writer(domain, dtype.pyarrow_dtype, placed)
+            return _arrow_backed_writer(domain, arrow, placed)
         except TypeError:
             pass  # pandas may hold what Arrow cannot
 
@@ -238,7 +239,7 @@ def _polars_writer(domain, native):
 def _wide_decimal(domain, dtype):
     "Return a type of decimals wide enough for the domain: Arrow makes them as wide as the numbers that occur."
     try:
-        numbers = [Decimal(v).as_tuple() for v in domain.values]
+        numbers: Any = [Decimal(v).as_tuple() for v in domain.values]
         scale = max(dtype.scale, *(-t.exponent for t in numbers))
         whole = max(dtype.precision - dtype.scale, *(len(t.digits) + t.exponent for t in numbers))
         digits = whole + scale

@@ -308,7 +308,7 @@ def _encoded(domain, column) -> np.ndarray:
 
 
 def _encode_counting(K, column):
-    "Return indices for the domain 0 .. K-1 when all labels are integers; None where the slow way must find the bad row."
+    "Return indices for the domain 0 .. K-1 when all labels are integers of it; None where the slow way must look."
     if column.dtype.kind not in "iu" or column.size and not (column.min() >= 0 and column.max() < K):
         return None
     return column.astype(_code_type(K), copy=False)

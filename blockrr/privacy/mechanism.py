@@ -175,7 +175,8 @@ class Mechanism(_TableRandomizer):
 
     Examples
     --------
-    >>> m = Mechanism([[0.7, 0.3], [0.3, 0.7]], 1, ["no", "yes"])
+    >>> import blockrr as br
+    >>> m = br.Mechanism([[0.7, 0.3], [0.3, 0.7]], 1, ["no", "yes"])
     >>> m.privatize(["no", "no", "yes"], seed=1)
     ['no', 'yes', 'yes']
     """
@@ -282,7 +283,7 @@ def _heat_map(mechanism, ax):
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #e5be3210
 def label_columns(
-    mechanism: Mechanism,
+    mechanism: Any,  # a Mechanism
     name: str = "mechanism",  # the parameter that it came as, for errors
 ) -> np.ndarray:  # int [n_outputs], indices into `labels`; TypeError or ValueError where an output is no label
     "Return which label each output is."
@@ -321,8 +322,9 @@ def certify(table: Any, epsilon: float | None = None) -> Any:
 
     Examples
     --------
-    >>> certify([[731, 269], [269, 731]]).epsilon
-    0.9996975311194036
+    >>> import blockrr as br
+    >>> br.certify([[731, 269], [269, 731]]).epsilon
+    0.9997020801479395
     """
     if hasattr(table, "certify"):
         return table.certify(epsilon)
