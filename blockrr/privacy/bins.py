@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from .caution import warn_of_one_value
 from .checks import check_epsilon, check_integer, check_prior, moved
-from .classification import _respond
+from .classification import response_table
 from .values import ValueMechanism, check_loss, check_values, midpoints, numeric_column
 
 # %% ../../nbs/privacy/11_bins.ipynb #b66f0891
@@ -235,7 +235,7 @@ class Bins(ValueMechanism):
         self.starts = np.array(starts)
         self.bin_of = np.repeat(np.arange(len(starts)), np.subtract(ends, starts))
         self.loss = loss
-        transition = _respond(len(points), math.exp(-epsilon))[self.bin_of]
+        transition = response_table(len(points), math.exp(-epsilon))[self.bin_of]
         super().__init__(transition, epsilon, values, outputs=points, name="RRonBins")
         self.bins = tuple(self.labels[r:end] for r, end in zip(starts, ends))  # the public values in each bin
 

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from .cells import cell_chances, check_table_size, noise_in_cells, positive_epsilon
 from .checks import check_epsilon, check_real, moved
-from .classification import _respond
+from .classification import response_table
 from .integers import check_size, exp_bound
 from .interval import IntervalMechanism, default_bandwidth
 from .values import ValueMechanism, check_values
@@ -353,7 +353,7 @@ def randomized_response(values: ArrayLike, epsilon: float) -> ValueMechanism:
         The label-DP parameter, 0 to infinity.
     """
     y, epsilon = check_values(values), check_epsilon(epsilon)
-    return ValueMechanism(_respond(len(y), math.exp(-epsilon)), epsilon, values, name="RR")
+    return ValueMechanism(response_table(len(y), math.exp(-epsilon)), epsilon, values, name="RR")
 
 # %% ../../nbs/privacy/13_comparators.ipynb #2fdf4128
 def square_wave(values: ArrayLike, epsilon: float) -> IntervalMechanism:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from .cells import output_ends
 from .checks import check_epsilon, check_prior
-from .classification import _respond
+from .classification import response_table
 from .integers import check_size
 from .values import ValueMechanism, check_values
 
@@ -37,7 +37,7 @@ def _debiased_response(values: Any, y: np.ndarray, epsilon: float) -> ValueMecha
     if not np.isfinite(points).all() or len(np.unique(points)) < len(y):
         way_out = "take fewer values, or subtract a public constant from values and labels"
         raise ValueError(f"values: floats cannot tell the outputs apart; {way_out}")
-    return ValueMechanism(_respond(len(y), a), epsilon, values, outputs=points, name="unbiased")
+    return ValueMechanism(response_table(len(y), a), epsilon, values, outputs=points, name="unbiased")
 
 
 def _unbiased_grid(y: np.ndarray, reach: float, grid: Any) -> np.ndarray:
