@@ -230,7 +230,7 @@ _UNBIASED = (
         build=optimal_unbiased,
         needs_prior=True,
         unbiased=True,
-        colour="C0",
+        colour="navy",
         marker="s",
         listing=Listing(applies=_few_values, may_refuse=True),
     ),
@@ -240,7 +240,7 @@ _UNBIASED = (
         build=gaussian,
         unbiased=True,
         settings=("delta",),
-        colour="C1",
+        colour="darkred",
         marker="s",
         listing=Listing("Gaussian"),
     ),
@@ -370,7 +370,7 @@ def _drawn_as(choice: Choice) -> dict:
     row = NUMERIC_MECHANISMS[choice.mechanism]
     label = choice.name if choice.privacy == "epsilon" else f"{choice.name}, {choice.privacy}"
     dashes = "-" if choice.bias > 0.01 else "--"
-    return {"label": label, "color": row.colour, "marker": row.marker, "linestyle": dashes, "markersize": 3}
+    return {"label": label, "color": row.colour, "marker": row.marker, "linestyle": dashes, "markersize": 4}
 
 
 def plot_guide(
