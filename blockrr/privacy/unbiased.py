@@ -61,7 +61,8 @@ def _solve_unbiased(y, p, epsilon, *, v, given) -> np.ndarray:  # [n_values, n_o
     from scipy.optimize import linprog
     from scipy.sparse import csr_array, eye, hstack, kron
 
-    k, n, a, more = len(y), len(v), math.exp(-epsilon), -math.expm1(-epsilon)
+    k, n = len(y), len(v)
+    a, more = math.exp(-epsilon), -math.expm1(-epsilon)
     scale = v[-1] - v[0]
     s, t = (v - y[0]) / scale, (y - y[0]) / scale  # the solver's tolerances are absolute
     far = (p + 1e-9)[:, None] * (s - t[:, None]) ** 2  # a label of prior zero should be near all the same
