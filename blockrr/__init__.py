@@ -1,11 +1,19 @@
 """Label differential privacy by block randomised response; see https://blockrr.github.io/blockrr."""
+
 __version__ = "0.1.0"
 
 from blockrr.privacy.advise import advise
 from blockrr.privacy.audit import audit
 from blockrr.privacy.bins import rr_on_bins
 from blockrr.privacy.caution import ReleaseWarning
-from blockrr.privacy.classification import RandomizedResponse, best_k, block_rr, rr, rr_with_prior
+from blockrr.privacy.classification import (
+    RandomizedResponse,
+    best_k,
+    block_rr,
+    rr,
+    rr_with_prior,
+)
+from blockrr.privacy.integers import Certificate
 from blockrr.privacy.interval import rp_with_prior
 from blockrr.privacy.labels import Domain
 from blockrr.privacy.ledger import Ledger
@@ -14,8 +22,32 @@ from blockrr.privacy.optimal import frontier, optimal_rr
 from blockrr.privacy.partition import Partition, partition_by_weight, weight_matrix
 from blockrr.privacy.prior import estimate_prior
 from blockrr.privacy.release import Release, release
-from blockrr.privacy.integers import Certificate
 from blockrr.privacy.stages import prior_by_em, two_stage
 
-__all__ = ["Certificate", "Domain", "Ledger", "Mechanism", "Partition", "RandomizedResponse", "Release", "ReleaseWarning", "advise", "audit", "best_k", "block_rr", "certify", "estimate_prior", "frontier", "optimal_rr",
-           "partition_by_weight", "prior_by_em", "release", "rp_with_prior", "rr", "rr_on_bins", "rr_with_prior", "two_stage", "weight_matrix"]
+__all__ = [
+    "Certificate",
+    "Domain",
+    "Ledger",
+    "Mechanism",
+    "Partition",
+    "RandomizedResponse",
+    "Release",
+    "ReleaseWarning",
+    "advise",
+    "audit",
+    "best_k",
+    "block_rr",
+    "certify",
+    "estimate_prior",
+    "frontier",
+    "optimal_rr",
+    "partition_by_weight",
+    "prior_by_em",
+    "release",
+    "rp_with_prior",
+    "rr",
+    "rr_on_bins",
+    "rr_with_prior",
+    "two_stage",
+    "weight_matrix",
+]

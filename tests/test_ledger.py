@@ -453,7 +453,8 @@ def test_an_amount_between_two_floats_is_debited_in_full(tmp_path):
 
 OLD = """
 CREATE TABLE accounts (dataset TEXT PRIMARY KEY, budget TEXT NOT NULL, opened TEXT NOT NULL);
-CREATE TABLE debits (id INTEGER PRIMARY KEY, dataset TEXT NOT NULL REFERENCES accounts, epsilon TEXT NOT NULL, at TEXT NOT NULL, note TEXT NOT NULL);
+CREATE TABLE debits (id INTEGER PRIMARY KEY, dataset TEXT NOT NULL REFERENCES accounts, \
+epsilon TEXT NOT NULL, at TEXT NOT NULL, note TEXT NOT NULL);
 CREATE TRIGGER accounts_UPDATE BEFORE UPDATE ON accounts BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END;
 CREATE TRIGGER accounts_DELETE BEFORE DELETE ON accounts BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END;
 CREATE TRIGGER debits_UPDATE BEFORE UPDATE ON debits BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END;
