@@ -119,19 +119,19 @@ class ValueMechanism(Mechanism):
     ):
         self.values = check_values(values)
         self.points = self.values if outputs is None else as_numbers(outputs, "outputs") + 0.0
-        super().__init__(transition, epsilon, values, self.points.tolist(), name)
+        super().__init__(transition, epsilon, values, outputs=self.points.tolist(), name=name)
         for a in (self.values, self.points):
             a.setflags(write=False)
 
-    def _place(self, outputs):
+    def output_codes(self, outputs):
         if not np.isfinite(self.points).all() or len(set(outputs)) < len(outputs):
             raise ValueError("outputs: must be distinct finite numbers")
         return np.arange(len(outputs))
 
-    def _encode(self, labels):
+    def encode(self, labels):
         return np.searchsorted(_cuts(self.values), _numbers(labels))
 
-    def _decode(self, codes, like):
+    def decode(self, codes, like):
         return _numbers_like(self.points[np.asarray(codes, np.intp)], like)
 
     def __repr__(self):
@@ -145,12 +145,12 @@ class ValueMechanism(Mechanism):
         labels=None,  # a column of numbers; None: the public values
     ) -> np.ndarray:  # E[released | label] for each
         "What is released for a label on average."
-        return (self.transition @ self.points)[... if labels is None else self._encode(labels)]
+        return (self.transition @ self.points)[... if labels is None else self.encode(labels)]
 
     def variance(self, labels=None) -> np.ndarray:  # Var[released | label] for each of `labels` as in `mean`
         "How much a release scatters around its own mean."
         scatter = np.einsum("ij,ij->i", self.transition, (self.points - self.mean()[:, None]) ** 2)
-        return scatter[... if labels is None else self._encode(labels)]
+        return scatter[... if labels is None else self.encode(labels)]
 
     def mse(self, labels=None) -> np.ndarray:  # E[(released - label)^2 | label] for each of `labels` as in `mean`
         "The expected squared error of a release."
@@ -399,7 +399,7 @@ class Bins(ValueMechanism):
         super().__init__(_respond(len(points), math.exp(-epsilon))[self.bin_of], epsilon, values, points, "RRonBins")
         self.bins = tuple(self.labels[r:end] for r, end in zip(starts, ends))  # the public values in each bin
 
-    def _encode(self, labels):
+    def encode(self, labels):
         y = _numbers(labels)
         at = np.searchsorted(self.values, y).clip(max=len(self.values) - 1)
         return np.where(self.values[at] == y, at, self.starts[np.searchsorted(_loss_cuts(self.points, self.loss), y)])

@@ -96,7 +96,9 @@ class RandomizedResponse(Mechanism):
         labels,  # the public domain: an integer K or a sequence of K labels
         epsilon,  # label-DP parameter, 0 to infinity
     ):
-        self._domain, self.epsilon, self.name = Domain(labels), check_epsilon(epsilon), "RR"
+        self.domain = Domain(labels)
+        self.epsilon = check_epsilon(epsilon)
+        self.name = "RR"
         self.own, self.other = two_weights(len(self.labels), self.epsilon)
         self.denominator = self.own + (len(self.labels) - 1) * self.other
 
@@ -130,10 +132,13 @@ class RandomizedResponse(Mechanism):
         raise self._none("weights")
 
     @property
-    def _columns(self):
+    def columns(self) -> np.ndarray:
         return np.arange(len(self.labels))
 
-    def _sampler(self):
+    def square(self) -> np.ndarray:
+        return self.transition
+
+    def sampler(self):
         return _TwoWeights(len(self.labels), self.own, self.other)
 
     def certify(
@@ -151,11 +156,11 @@ class RandomizedResponse(Mechanism):
         released=None,  # one released label, which must be named: all of them would need a table
     ) -> np.ndarray:  # float [n_labels], sums to 1; a label that the prior excludes at epsilon infinity keeps the prior
         "The distribution of the true label, given one released label."
-        p = check_prior(prior, self._domain)
+        p = check_prior(prior, self.domain)
         if released is None:
             raise self._none("posterior without `released`")
         try:
-            y = int(self._domain.encode([released])[0])
+            y = int(self.domain.encode([released])[0])
         except (TypeError, ValueError):
             raise ValueError("released: needs one label of the domain, got another") from None
         joint = self.other * p
@@ -187,7 +192,7 @@ def rr_with_prior(
     check_size(len(p), k)
     T = np.full((len(p), k), 1 / k)
     T[kept] = _respond(k, math.exp(-epsilon))
-    return Mechanism(T, epsilon, domain, [domain.values[i] for i in kept], name="RRWithPrior")
+    return Mechanism(T, epsilon, domain, outputs=[domain.values[i] for i in kept], name="RRWithPrior")
 
 
 def best_k(
@@ -254,4 +259,4 @@ def block_rr(
             if y in minority:
                 near = [j for j in near if not in_1[j]]
             T[y, near] = above
-    return Mechanism(T, check_epsilon(epsilon), domain, [domain.values[o] for o in out], name="BlockRR")
+    return Mechanism(T, epsilon, domain, outputs=[domain.values[o] for o in out], name="BlockRR")
