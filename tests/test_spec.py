@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from blockrr.privacy.methods import METHODS
 from blockrr.privacy.sampling import RandomBits
 from blockrr.study.learners import LEARNERS
 from blockrr.study.paper import MECHANISMS
-from blockrr.study.spec import METHODS, Spec, block_settings, grid
+from blockrr.study.spec import Spec, block_settings, grid
 
 CELL = Spec("digits", "block_rr", 1, 0, 1.2, 5)
 TUNED = replace(CELL, learner="resnet18", options={"epochs": 2, "rate": 0.5})
@@ -91,13 +92,13 @@ def test_options_that_a_learner_does_not_have(learner):
         (dict(l=None), "l: needs"),
         (dict(sigma=None), "sigma"),
         (dict(learner="x"), "learner"),
-        (dict(mechanism="rr"), "only BlockRR"),
-        (dict(mechanism="lp_2st"), "only BlockRR"),
-        (dict(epsilon="inf"), "only BlockRR"),
-        (dict(floor=0.5), "only OptimalRR"),
+        (dict(mechanism="rr"), "sigma: needs a mechanism with settings"),
+        (dict(mechanism="lp_2st"), "sigma: needs a mechanism with settings"),
+        (dict(epsilon="inf"), "and a finite epsilon, got block_rr"),
+        (dict(floor=0.5), "floor: only the method .optimal_rr. has one"),
         (dict(mechanism="optimal_rr", sigma=None, l=None), "floor: needs"),
         (dict(prior_fraction=0), "prior_fraction"),
-        (dict(settings={"alpha": 1}), "settings: block_rr has sigma, l, got alpha"),
+        (dict(settings={"alpha": 1}), "alpha: needs a setting of the method .block_rr."),
     ],
 )
 def test_a_cell_that_cannot_be_run_is_refused_when_it_is_made(change, word):

@@ -25,14 +25,13 @@ from blockrr.privacy.mechanism import (
     label_columns,
     table_in_label_order,
 )
+from .methods import METHODS, method_named
 from .prior import estimate_prior, split
 from blockrr.privacy.release import (
-    METHODS,
     NEIGHBOURING,
     _changed,
     _check_ledger,
-    _checked,
-    _mechanism,
+    check_input,
     table_digest,
     warn_of_prior,
 )
@@ -319,28 +318,25 @@ def two_stage(
     epsilon,  # label-DP parameter of the whole release, 0 to infinity: a number, a Decimal, a Fraction or a string such as "0.1"
     domain,  # the public domain: an integer K or a sequence of K labels
     method="block_rr",  # of the second stage: "rr_with_prior", "block_rr" or "optimal_rr"
+    *,
     first=0.1,  # share of rows in the first stage, between 0 and 1
-    sigma=None,
-    l=None,
-    floor=None,  # settings of the method, as in `release`
     seed=None,  # None: secure randomness; else reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits
     ledger=None,  # a Ledger or the path of one: epsilon is debited there once, on disk, before any bit is drawn
     dataset_id=None,
     budget=None,
     part=None,  # with a ledger, as in `release`
+    **settings,  # of the method, as in `release`
 ) -> tuple:  # (GroupedRelease of all rows: group 0 by RR, group 1 by the method; PriorFit); errors as in `release`
     "Some labels by randomized response, the prior from these, the rest by a mechanism that uses it."
     ledger = _check_ledger(ledger, dataset_id, budget, part)
-    if method not in METHODS or method == "rr":
-        raise ValueError(f"method: needs one of {', '.join(METHODS[1:])}, got {method!r}")
+    row = method_named(method, [m.name for m in METHODS.values() if m.uses_prior])
     try:
         split(2, first, 0)  # its checks only
     except (TypeError, ValueError) as e:
         raise type(e)(str(e).replace("prior_fraction", "first")) from None
     asked = exact_amount(epsilon)
-    codes, epsilon, domain, *_ = _checked(
-        labels, to_float(asked, up=False), domain, method, sigma, l, floor, first, None, seed
-    )
+    given = check_input(labels, to_float(asked, up=False), domain, row, settings, first, None, seed)
+    codes, epsilon, domain = given.codes, given.epsilon, given.domain
     one = rr(domain, epsilon)
     _check_tables((one,))
     warn_of_prior(len(codes), first, len(domain), epsilon, rows_needed_by_rr, "first")
@@ -349,7 +345,7 @@ def two_stage(
     rows, rest = split(len(codes), first, RandomBits(seed, "split", len(codes)))
     early = one._release(codes[rows], RandomBits(seed, "first stage", one.weights, codes[rows]))
     fit = prior_by_em(np.bincount(early, minlength=len(domain)), one.transition)
-    two = _mechanism(method, domain, epsilon, fit.prior, sigma, l, floor)[0]
+    two = given.build(fit.prior)[0]
     warn_of_dropped(len(two.outputs), len(domain), f"the second stage, {two.name},")  # before its labels are released
     moved = (len(rows) * _changed(one, None) + len(rest) * _changed(two, fit.prior)) / len(codes)
     warn_of_no_change(moved, len(codes), len(domain), epsilon)

@@ -23,9 +23,10 @@ from ..privacy.classification import best_k
 from ..privacy.mechanism import Mechanism
 from ..privacy.partition import partition_by_weight
 from ..privacy.prior import estimate_prior, split
+from ..privacy.methods import METHODS
 from ..privacy.release import release
 from .learners import LEARNERS, Outcome, Released
-from .spec import METHODS, Spec, block_settings, grid
+from .spec import Spec, block_settings, grid
 from .staged import STAGED, StagedTask
 
 # %% ../../nbs/study/05_experiment.ipynb #40008abc
