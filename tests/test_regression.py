@@ -16,7 +16,7 @@ from blockrr.learning.tabular import RANGES, PublicRange, TabularData, group_spl
 from blockrr.privacy import regression as numeric
 from blockrr.privacy.bins import ValueMechanism
 from blockrr.study.frames import read_records
-from blockrr.study.learners import REGRESSION_LEARNERS, Fitted
+from blockrr.study.numeric_learners import REGRESSION_LEARNERS, Fitted
 from blockrr.study.records import load, save
 from blockrr.study.regression import (
     NUMERIC_METHODS,

@@ -27,7 +27,7 @@ from ..privacy.caution import ReleaseWarning
 from ..privacy.interval import IntervalMechanism
 from ..privacy.prior import estimate_prior, split
 from ..privacy.sampling import check_epsilon, seed_sequence
-from .learners import REGRESSION_LEARNERS, learn_numbers
+from .numeric_learners import REGRESSION_LEARNERS, learn_numbers
 
 # %% ../../nbs/study/06_regression.ipynb #9b370ff9
 DELTA = 1e-5  # of the Gaussian, stated here once
