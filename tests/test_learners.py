@@ -44,7 +44,7 @@ def test_a_row_is_all_that_a_learner_needs(toy, tmp_path):
     assert learners_in(frame) == ["probe", "toy"] and list(learner_table(frame).columns) == ["paper", "probe", "toy"]
     cifar = frame.assign(dataset="cifar10_1")
     figure = plot_learners(cifar, learners=learners_in(frame))
-    assert "toy" in [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert "toy" in [text.get_text() for text in figure.axes[-1].get_legend().get_texts()]
 
 
 @pytest.mark.parametrize(
