@@ -14,8 +14,8 @@ from scipy.stats import binom, chi2
 import blockrr as br
 from blockrr.privacy import optimal, stages
 from blockrr.privacy.classification import _TwoWeights, two_weights
-from blockrr.privacy.release import Statement, table_digest
 from blockrr.privacy.sampling import DENOMINATOR, RandomBits
+from blockrr.privacy.statement import Statement, table_digest
 
 SIZES = (2, 3, 10, 997, 4_096, 4_097, 9_140, 65_536, 65_537, 1_000_003, 1 << 20)
 EPSILONS = (

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .coordinates import Projection, product, row_blocks
+from ..privacy.frequencies import check_released, check_transition, prior_by_em
 from ..privacy.mechanism import Mechanism, check_prior, label_columns
 from ..privacy.release import Release
-from ..privacy.stages import GroupedRelease, _check_counts, _check_table, prior_by_em
 
 # %% ../../nbs/learning/09_likelihood.ipynb #59b77d75
 def check_likelihood(
@@ -126,7 +126,7 @@ def goodness_of_fit(
     seed: int = 0,  # of the redrawing
 ) -> GoodnessOfFitResult:
     "Test whether a released histogram can have come from the stated mechanism."
-    c, T = _check_counts(counts, transition)
+    c, T = check_released(counts, transition)
     if (c % 1).any():
         raise ValueError("counts: needs whole numbers, got fractions")
     if prior is not None:
@@ -174,24 +174,10 @@ def _output_columns(labels, mechanism) -> np.ndarray:
     numbers = a.dtype.kind == "i" and np.asarray(domain).dtype.kind in "iu"  # then -1 is a mark, unless it is a label
     gone = a == -1 if numbers and -1 not in domain else np.zeros(a.shape, bool)
     known = np.where(gone, domain[0], a) if gone.any() else labels
-    codes = mechanism._domain.encode(known)
+    codes = mechanism.domain.encode(known)
     columns = np.full(len(domain), len(mechanism.outputs))
     columns[released] = np.arange(len(mechanism.outputs))
     return np.where(gone, -1, columns[codes])
-
-
-def _of_release(out) -> np.ndarray:
-    "Likelihoods for every row of the data set that a release came from."
-    if isinstance(out, GroupedRelease):
-        n = out.rows
-        L = out.likelihood
-    else:
-        n = out.statement.rows
-        L = out.mechanism.transition.T[_output_columns(out.labels, out.mechanism)]
-    n_classes = L.shape[1]
-    every = np.full((n, n_classes), 1 / n_classes, np.float32)
-    every[out.index] = L
-    return every
 
 
 def _check_columns(y, labels, T):
@@ -207,25 +193,25 @@ def _check_columns(y, labels, T):
 
 # %% ../../nbs/learning/09_likelihood.ipynb #1facd4d3
 def label_likelihood(
-    labels: np.ndarray | Release | GroupedRelease,  # [n]: released labels, -1 where none was; or a release, with tables
+    labels: np.ndarray | Release,  # [n]: released labels, -1 where none was; or a release, with tables
     transition: Mechanism | np.ndarray | None = None,  # as stated: the labels' Mechanism, or float [K, n_outputs]
     prior: np.ndarray | None = None,  # [K], where it is known
     *,
     level: float | None = 0.01,  # as in `warn_unless_fits`; None: no test
 ) -> np.ndarray:  # float32 [n, K], for each row of the data set; TypeError or ValueError for what was never released
     "Give the probability of what was released for each row, given each possible true label."
-    whole = isinstance(labels, (Release, GroupedRelease))
+    whole = isinstance(labels, Release)
     if whole and transition is not None:
         raise TypeError("transition: a release holds its own; leave it out")
     if whole:
-        return _of_release(labels)
+        return labels.likelihood.astype(np.float32)
     if transition is None:
         raise TypeError("transition: needs the stated Mechanism or its table")
     if isinstance(transition, Mechanism):
-        T = _check_table(transition.transition)
+        T = check_transition(transition.transition)
         y = _output_columns(labels, transition)
     else:
-        T = _check_table(transition)
+        T = check_transition(transition)
         y = np.asarray(labels)
     _check_columns(y, labels, T)
     counts = np.bincount(y[y >= 0], minlength=T.shape[1])

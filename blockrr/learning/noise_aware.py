@@ -35,7 +35,7 @@ from blockrr.learning.likelihood import (
     posterior_targets,
     softmax,
 )
-from ..privacy.stages import _check_counts
+from ..privacy.frequencies import check_released
 
 # %% ../../nbs/learning/10_noise_aware.ipynb #8a64d59b
 @dataclass(frozen=True, eq=False, repr=False)
@@ -454,7 +454,7 @@ def _check_released(labels, n) -> np.ndarray:  # int [R, n]
 
 
 def _unbiased_targets(y, T) -> np.ndarray:  # [n, K]; rows without a label get the mean
-    _check_counts(np.bincount(y[y >= 0], minlength=T.shape[1]), T)
+    check_released(np.bincount(y[y >= 0], minlength=T.shape[1]), T)
     q = np.linalg.pinv(T, rcond=1e-6)[np.maximum(y, 0)]
     q[y < 0] = q[y >= 0].mean(0)
     return q

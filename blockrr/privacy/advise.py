@@ -8,7 +8,6 @@ __all__ = ['SEPARATION', 'DIMENSION', 'GAIN', 'GOALS', 'predict', 'Option', 'Rul
 # %% ../../nbs/privacy/10_advise.ipynb #f2d3462a
 import math
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

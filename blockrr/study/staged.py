@@ -63,7 +63,7 @@ def _two_stage(task: StagedTask, *, method: str) -> Released:
         "outputs": list(out.mechanisms[1].outputs),
     }
     rows = np.arange(len(task.labels))
-    return Released(np.asarray(out.labels, np.uint8), rows, np.empty(0, int), None, details, out.likelihood)
+    return Released(np.asarray(out.labels, np.uint8), rows, np.empty(0, int), None, details, out.likelihood[out.index])
 
 
 def _two_stage_rr_with_prior(task: StagedTask) -> Released:
@@ -95,7 +95,7 @@ def _release_rest(task: StagedTask, rest: np.ndarray, opinions: np.ndarray, paid
         "tables": len(tables),
         "mean_k": float(np.mean([len(tables[g].outputs) for g in group])),
     }
-    return _Part(rest, np.asarray(out.labels, np.uint8), out.likelihood), details
+    return _Part(rest, np.asarray(out.labels, np.uint8), out.likelihood[out.index]), details
 
 
 def _gathered(task: StagedTask, parts: list[_Part], details: dict) -> Released:
