@@ -36,7 +36,8 @@ from blockrr.learning.contrastive import LAPTOP, LOSS_FUNCTIONS, teacher_targets
 from blockrr.learning.coordinates import concatenate
 from blockrr.learning.data import dataset
 from blockrr.learning.encoder import Encoder, fit_pca
-from blockrr.learning.features import Features, pretrained_root, write_features
+from blockrr.learning.features import Features
+from blockrr.learning.pretrained import pretrained_root, write_features
 from blockrr.learning.likelihood import label_likelihood
 from blockrr.learning.noise_aware import fit_forward
 from blockrr.learning.pretrain import pretrain

@@ -83,7 +83,8 @@ class Workspace:
         return self._once("features", kind, lambda: self._features(kind))
 
     def _features(self, kind: str) -> "Features":
-        from blockrr.learning.features import concatenate_features, features, pretrained
+        from blockrr.learning.features import concatenate_features, features
+        from blockrr.learning.pretrained import pretrained
 
         if kind == "both":
             return concatenate_features(self.features(), self.features("pretrained"))
