@@ -165,7 +165,7 @@ def test_the_report_is_a_sentence_and_frozen():
 def test_bound_with_delta_is_wrong_no_more_often_than_it_may(p, q, n, delta):
     rng, audits = np.random.default_rng(8), 20_000
     x, y = rng.binomial(n, p, audits), rng.binomial(n, q, audits)
-    bounds = epsilon_lower_bound((x, y), (np.full_like(x, n), np.full_like(y, n)), 0.9, delta)
+    bounds = epsilon_lower_bound((x, y), (np.full_like(x, n), np.full_like(y, n)), 0.9, delta=delta)
     true = math.log(max(p - delta, 1e-300) / q)
     assert not too_many(int((bounds > max(true, 0)).sum()), audits, 0.1)
     assert (bounds <= epsilon_lower_bound((x, y), (np.full_like(x, n), np.full_like(y, n)), 0.9)).all()

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import blockrr as br
 from blockrr import Domain
-from blockrr.privacy import labels as labels_module
-from blockrr.privacy.labels import floats_like
+from blockrr.privacy import containers
+from blockrr.privacy.containers import floats_like
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -512,7 +512,7 @@ def test_runs_are_those_of_the_released_labels():
 
 
 def test_strings_that_might_not_fit_one_arrow_array(monkeypatch, tmp_path):
-    monkeypatch.setattr(labels_module, "_ARROW_BYTES", 100)
+    monkeypatch.setattr(containers, "_ARROW_BYTES", 100)
     domain = ["a", "b" * 25]
     out = Domain(domain).decode([0, 1] * 5, like=pa.chunked_array([["a"] * 10]))
     assert [len(chunk) for chunk in out.chunks] == [4, 4, 2] and out.to_pylist() == domain * 5

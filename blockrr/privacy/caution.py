@@ -13,14 +13,29 @@ import warnings
 
 # %% ../../nbs/privacy/05_caution.ipynb #4c36ead1
 class ReleaseWarning(UserWarning):
-    "A release is private, and yet probably not what its owner wants."
+    """A release is private, and yet probably not what its owner wants.
+
+    A sentence names the way out: too few rows for a prior, labels that are never released, a constant column, or an
+    epsilon at which practically no label changes. What can be foreseen is warned of before anything is spent.
+
+    Examples
+    --------
+    Turn these warnings off, or into errors:
+
+    >>> warnings.filterwarnings("ignore", category=ReleaseWarning)
+    >>> warnings.filterwarnings("error", category=ReleaseWarning)
+    """
 
 
-def warn(sentence: str):
+def warn(
+    sentence: str,  # what is to be said, and the way out
+) -> None:
     "Warn at the line outside this library that led here."
-    level, frame = 2, sys._getframe(1)
+    level = 2
+    frame = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith("blockrr."):
-        level, frame = level + 1, frame.f_back
+        level += 1
+        frame = frame.f_back
     warnings.warn(sentence, ReleaseWarning, stacklevel=level)
 
 # %% ../../nbs/privacy/05_caution.ipynb #8803671e
@@ -28,7 +43,7 @@ def rows_needed(
     n_labels: int,  # K, at least 2
     epsilon: float,  # of the prior, 0 to infinity
 ) -> float:  # infinite at epsilon 0
-    "How many rows a noisy histogram needs to tell an average label from one that never occurs."
+    "Return how many rows a noisy histogram needs to tell an average label from one that never occurs."
     if epsilon < 1e-100:
         return math.inf  # the variance does not fit a float
     v = 0.0 if epsilon > 1400 else 2 * math.exp(-epsilon / 2) / math.expm1(-epsilon / 2) ** 2
@@ -39,7 +54,7 @@ def rows_needed_by_rr(
     n_labels: int,  # K, at least 2
     epsilon: float,  # of randomized response, 0 to infinity
 ) -> float:  # infinite at epsilon 0
-    "The same for labels that were released by randomized response."
+    "Return the same for labels that were released by randomized response."
     if epsilon < 1e-100:
         return math.inf
     a = math.exp(-epsilon)
@@ -51,8 +66,8 @@ def warn_of_few_rows(
     needed: float,  # see above
     n_labels: int,  # K
     epsilon: float,  # of the prior
-    more="use more rows",  # how to do so
-):
+    more: str = "use more rows",  # how to do so
+) -> None:
     "Warn where a prior comes from fewer rows than it can bear."
     if rows >= needed:
         return
@@ -68,7 +83,7 @@ def warn_of_dropped(
     n_outputs: int,  # how many labels can be released
     n_labels: int,  # K
     who: str,  # the mechanism's name, or that of a stage
-):
+) -> None:
     "Warn where labels are never released."
     if n_outputs == n_labels:
         return
@@ -88,7 +103,7 @@ def warn_of_dropped(
 
 def warn_of_one_value(
     who: str,  # the mechanism's name
-):
+) -> None:
     "Warn where a mechanism for numbers has a single output."
     warn(
         f"outputs: THE RELEASED COLUMN IS CONSTANT: {who} has one bin, every label becomes the same number and "
@@ -101,7 +116,7 @@ def warn_of_no_change(
     rows: int,  # that are released
     n_labels: int,  # K
     epsilon: float,  # that was asked for
-):
+) -> None:
     "Warn where practically no label changes."
     if not rows or rows * changed >= 1 or changed >= 0.05:
         return

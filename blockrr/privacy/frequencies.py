@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .mechanism import as_numbers, in_label_order
+from .checks import as_numbers, in_label_order
 
 # %% auto #0
 __all__ = ['PriorFit', 'check_transition', 'check_released', 'prior_by_em']

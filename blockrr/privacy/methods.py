@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from .checks import check_epsilon
 from .classification import best_k, block_rr, rr, rr_with_prior
+from .integers import MAX_ENTRIES, MAX_OUTPUTS, check_size
 from .labels import Domain
 from .mechanism import Mechanism
 from .optimal import PALETTE, frontier, optimal_rr
 from .partition import check_settings, partition_by_weight
-from .sampling import MAX_ENTRIES, MAX_OUTPUTS, check_epsilon, check_size
 
 # %% ../../nbs/privacy/06_methods.ipynb #cf40d936
 @dataclass(frozen=True)
@@ -79,9 +80,9 @@ def _not_a_setting(method: Method, name: str, value) -> Exception:
 
 # %% ../../nbs/privacy/06_methods.ipynb #d9afbf28
 def default_settings(
-    epsilon,  # label-DP parameter, 0 to infinity
-) -> tuple:  # (sigma, l); l = None stands for all outputs of majority labels
-    "Settings of BlockRR that depend on nothing but epsilon; coarse versions of the paper's table for CIFAR-10_1."
+    epsilon: float,  # label-DP parameter, 0 to infinity
+) -> tuple[float, int | None]:  # (sigma, l); l = None stands for all outputs of majority labels
+    "Return settings of BlockRR that depend on nothing but epsilon."
     epsilon = check_epsilon(epsilon)
     if epsilon < 1.5:
         return 1.2, None
@@ -91,18 +92,19 @@ def default_settings(
 
 
 def check_floor(
-    floor,  # the least retention as a fraction of the largest possible, 0 to 1
+    floor: Any,  # the least retention as a fraction of the largest possible, 0 to 1
 ) -> float:  # TypeError or ValueError otherwise
     "Refuse a floor that is no fraction."
+    number: Any = floor
     if isinstance(floor, (bool, np.bool_)) or not isinstance(floor, Real):
         raise TypeError(f"floor: needs a number from 0 to 1, got {floor!r}")
-    if not 0 <= floor <= 1:
+    if not 0 <= number <= 1:
         raise ValueError(f"floor: needs 0 <= floor <= 1, a fraction of the largest possible retention, got {floor}")
-    return float(floor)
+    return float(number)
 
 # %% ../../nbs/privacy/06_methods.ipynb #ca3a85c8
 def check_sigma(
-    sigma,  # BlockRR's majority threshold, > 0; None: not given
+    sigma: Any,  # BlockRR's majority threshold, > 0; None: not given
 ) -> float | None:  # TypeError or ValueError otherwise
     "Refuse a majority threshold that is no positive number."
     if sigma is None:
@@ -112,7 +114,7 @@ def check_sigma(
 
 
 def check_l(
-    l,  # BlockRR's number of dominant outputs, an integer >= 0; None: not given
+    l: Any,  # BlockRR's number of dominant outputs, an integer >= 0; None: not given
 ) -> int | None:  # TypeError or ValueError otherwise
     "Refuse a number of dominant outputs that is none."
     if l is None:
@@ -121,18 +123,18 @@ def check_l(
     return int(l)
 
 # %% ../../nbs/privacy/06_methods.ipynb #bf28c992
-def _build_rr(domain, epsilon, prior) -> tuple[Mechanism, dict]:
+def _build_rr(domain: Domain, epsilon: float, prior: np.ndarray | None) -> tuple[Mechanism, dict]:
     return rr(domain, epsilon), {}
 
 
-def _build_rr_with_prior(domain, epsilon, prior) -> tuple[Mechanism, dict]:
+def _build_rr_with_prior(domain: Domain, epsilon: float, prior: np.ndarray) -> tuple[Mechanism, dict]:
     k, room = best_k(prior, epsilon), min(MAX_ENTRIES // len(domain), MAX_OUTPUTS)
     if room < k == len(domain):
         return rr(domain, epsilon), {}  # the same mechanism, without a table
     return rr_with_prior(prior, epsilon, min(k, room), domain), {}
 
 
-def _build_block_rr(domain, epsilon, prior, sigma=None, l=None) -> tuple[Mechanism, dict]:
+def _build_block_rr(domain: Domain, epsilon: float, prior: np.ndarray, sigma=None, l=None) -> tuple[Mechanism, dict]:
     default_sigma, default_l = default_settings(epsilon)
     sigma = default_sigma if sigma is None else sigma
     if l is None:
@@ -142,7 +144,7 @@ def _build_block_rr(domain, epsilon, prior, sigma=None, l=None) -> tuple[Mechani
     return block_rr(partition, epsilon, domain), {"sigma": float(sigma), "l": len(partition.dominant)}
 
 
-def _build_optimal_rr(domain, epsilon, prior, floor) -> tuple[Mechanism, dict]:
+def _build_optimal_rr(domain: Domain, epsilon: float, prior: np.ndarray, floor: float) -> tuple[Mechanism, dict]:
     least = floor * frontier(prior, epsilon).largest_floor
     return optimal_rr(prior, epsilon, least, labels=domain), {"floor": floor}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,15 +17,16 @@ import numpy as np
 
 from .amounts import Amount
 from .caution import rows_needed, warn_of_dropped, warn_of_few_rows, warn_of_no_change
-from .checks import check_epsilon, moved
+from .checks import check_epsilon, check_prior, moved
 from .classification import RandomizedResponse
-from .labels import Domain
+from .integers import Certificate
+from .labels import Domain, DomainLike
 from .ledger import Ledger, prepare_charge, says_what_is_spent
-from .mechanism import Mechanism, check_prior
+from .mechanism import Mechanism
 from .methods import Method, method_named
 from .optimal import place, retention
 from .prior import estimate_prior, n_prior_rows, split
-from .sampling import Certificate, RandomBits, Seed, seed_sequence
+from .sampling import RandomBits, Seed, seed_sequence
 from .statement import GIVEN_PRIOR, ONE_USE, TWO_PARTS, Statement, make_statement
 
 # %% auto #0
@@ -73,7 +74,7 @@ class Release:
     @property
     def mechanism(self) -> Mechanism:
         "The mechanism that all labels went through; ValueError where there are several."
-        if len(self.mechanisms) > 1:
+        if len(self.mechanisms) != 1:
             raise ValueError(f"mechanism: this release has {len(self.mechanisms)}, see `mechanisms` and `group`")
         return self.mechanisms[0]
 
@@ -207,7 +208,7 @@ def _warn_of(mechanism, prior, n_rows):
 def release(
     labels: Any,
     epsilon: Amount,
-    domain: int | Iterable | Domain,
+    domain: DomainLike,
     method: str = "block_rr",
     *,
     prior_fraction: float = 0.01,

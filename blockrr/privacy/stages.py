@@ -20,16 +20,18 @@ from blockrr.privacy.caution import (
     warn_of_few_rows,
     warn_of_no_change,
 )
-from .checks import check_epsilon, check_integer, moved
+from .checks import as_numbers, check_epsilon, check_integer, moved, table_in_label_order
 from .classification import RandomizedResponse, best_k, rr, rr_with_prior
 from .frequencies import PriorFit, prior_by_em
-from .labels import Domain
+from .integers import Certificate
+from .labels import Domain, DomainLike
 from .ledger import Ledger, prepare_charge, says_what_is_spent
-from .mechanism import Mechanism, as_numbers, label_columns, table_in_label_order
+from .lookup import sampler_for
+from .mechanism import Mechanism, label_columns
 from .methods import METHODS, method_named
 from .prior import estimate_prior, n_prior_rows, split
 from .release import Release, change_probability, check_input, warn_of_prior
-from .sampling import Certificate, RandomBits, Seed, _Draw, _sampler, seed_sequence
+from .sampling import Draw, RandomBits, Seed, seed_sequence
 from .statement import make_statement
 
 # %% auto #0
@@ -88,9 +90,9 @@ def _pure(mechanisms) -> tuple[Mechanism, ...]:
 # %% ../../nbs/privacy/15_stages.ipynb #2265013a
 def _check_group(values, labels, n_rows: int, n_groups: int, name: str, lowest: int) -> np.ndarray:  # int [n_rows]
     "Return each row's number; refuse two pandas columns whose rows differ: they would be paired by position."
-    own, rows = (getattr(v, "index", None) for v in (values, labels))
-    both: Any = own
-    if hasattr(own, "equals") and hasattr(rows, "equals") and len(both) == len(rows) and not both.equals(rows):
+    own: Any = getattr(values, "index", None)
+    rows: Any = getattr(labels, "index", None)
+    if hasattr(own, "equals") and hasattr(rows, "equals") and len(own) == len(rows) and not own.equals(rows):
         raise ValueError(
             f"{name}: needs the index of the labels, got another; bring its rows into their order, or pass an array"
         )
@@ -218,8 +220,8 @@ def release_in_groups(
     drawn = np.zeros(len(codes), np.int64)
     for k in np.unique(groups[rows]).tolist():
         own, table = np.flatnonzero(groups == k), mechanisms[k].weights
-        sampler = _sampler(table, columns[k])  # not kept: hundreds of look-up tables would fill the memory
-        drawn[own] = _Draw(sampler, RandomBits(seed, "group", k, table, codes[own]))(codes[own])
+        sampler = sampler_for(table, columns[k])  # not kept: hundreds of look-up tables would fill the memory
+        drawn[own] = Draw(sampler, RandomBits(seed, "group", k, table, codes[own]))(codes[own])
     return Release(
         labels=domain.decode(drawn[rows], like=labels, rows=rows),
         index=rows,
@@ -236,7 +238,7 @@ def release_in_groups(
 def two_stage(
     labels: Any,
     epsilon: Amount,
-    domain: int | Iterable | Domain,
+    domain: DomainLike,
     method: str = "block_rr",
     *,
     first: float = 0.1,
@@ -364,7 +366,7 @@ def cluster_priors(
     labels: Any,  # column of n true labels of the rows that pay; they are not released
     cluster: Any,  # int [n], >= 0: their clusters, computed without labels: your promise
     n_clusters: int,  # how many there are
-    domain: int | Iterable | Domain,  # the public domain: an integer K or a sequence of K labels
+    domain: DomainLike,  # the public domain: an integer K or a sequence of K labels
     epsilon: float,  # label-DP parameter, 0 to infinity
     *,
     seed: Seed = None,  # None: secure; else one seed, one release; who knows or can guess it undoes it: 128 random bits

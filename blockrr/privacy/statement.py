@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from .integers import Certificate
 from .mechanism import Mechanism
-from .sampling import Certificate
 
 # %% auto #0
 __all__ = ['NEIGHBOURING', 'ONE_USE', 'TWO_PARTS', 'GIVEN_PRIOR', 'table_digest', 'Statement', 'make_statement']
