@@ -378,6 +378,7 @@ def gpu_batch(
     folder: str | Path,  # for records
     minutes: float = math.inf,  # limit for everything, reading the pack included
     pack: str | Path | None = None,  # file made by `blockrr data pack --bare`; None: the data folder
+    *,
     device: str = "cuda",  # or "cpu"
     seeds: int | Sequence[int] = 10,  # number of seeds, or a list
     learner: str = "resnet18",  # of LEARNERS

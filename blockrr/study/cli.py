@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import FunctionType, UnionType
+from types import UnionType
 from typing import Any, Literal, NamedTuple
 
 import blockrr
@@ -251,7 +251,7 @@ class Extra(NamedTuple):
 class Command(NamedTuple):
     "A function as a command of the program."
 
-    run: FunctionType
+    run: Callable[..., Any]
     extras: Callable[[], dict[str, Extra]] = dict  # its further options
     names: Mapping[str, str] = {}  # parameter -> option, where they differ
     shows: bool = False  # print what the function returns
@@ -262,7 +262,7 @@ _COMMENT = re.compile(r"^    # (.*)$")
 
 
 def parameter_help(
-    function: FunctionType,  # whose parameters stand on lines of their own, each with a comment
+    function: Callable[..., Any],  # whose parameters stand on lines of their own, each with a comment
 ) -> dict[str, str]:  # parameter -> what its source says of it
     "Read the help of a command off its source; a line of comment before a parameter goes before its own."
     found, before = {}, ""
@@ -288,13 +288,13 @@ def _add_argument(parser: argparse.ArgumentParser, parameter: inspect.Parameter,
     if parameter.annotation is bool:
         parser.add_argument(option, dest=parameter.name, action="store_true", help=text)
         return
-    how = {"help": text}
+    how: dict[str, Any] = {"help": text}
     if typing.get_origin(parameter.annotation) is Literal:
         how["choices"] = typing.get_args(parameter.annotation)
     else:
         how["type"] = _kind(parameter.annotation)
     if required and parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
-        many = {"nargs": "+"} if typing.get_origin(parameter.annotation) is list else {}
+        many: dict[str, Any] = {"nargs": "+"} if typing.get_origin(parameter.annotation) is list else {}
         parser.add_argument(parameter.name, **how, **many)
         return
     if required:

@@ -21,9 +21,9 @@ from ..privacy.caution import ReleaseWarning
 from ..privacy.checks import moved
 from ..privacy.classification import best_k
 from ..privacy.mechanism import Mechanism
+from ..privacy.methods import METHODS
 from ..privacy.partition import partition_by_weight
 from ..privacy.prior import estimate_prior, split
-from ..privacy.methods import METHODS
 from ..privacy.release import release
 from .learners import LEARNERS, Outcome, Released
 from .spec import Spec, block_settings, grid
@@ -40,8 +40,9 @@ def _quiet() -> Iterator[None]:
 
 
 def _block_details(spec: Spec, prior: np.ndarray) -> dict:
-    part = partition_by_weight(prior, spec.sigma)
-    details = {"majority": list(part.majority), "l_used": min(spec.l, len(part.majority))}
+    sigma, l = float(spec.sigma or 0), int(spec.l or 0)  # which a Spec of BlockRR has
+    part = partition_by_weight(prior, sigma)
+    details = {"majority": list(part.majority), "l_used": min(l, len(part.majority))}
     usual = block_settings(spec.dataset, spec.epsilon)
     if usual == (spec.sigma, spec.l, "default_settings"):
         details["settings"] = usual.source
@@ -50,6 +51,8 @@ def _block_details(spec: Spec, prior: np.ndarray) -> dict:
 
 def _details(spec: Spec, mechanism: Mechanism, prior: np.ndarray | None) -> dict:
     "Say what else is public about a release; these depend on the noisy prior alone."
+    if prior is None:
+        return {}
     if spec.mechanism == "optimal_rr":
         return {"k": best_k(prior, spec.epsilon)}
     if spec.mechanism == "rr_with_prior":
@@ -131,7 +134,8 @@ class Record:
 
     def __post_init__(self):
         for value in (self.accuracy, *self.per_class):
-            if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= 100:
+            number = isinstance(value, Real) and not isinstance(value, bool)
+            if not number or not 0 <= float(value) <= 100:
                 raise ValueError(f"accuracy: needs numbers from 0 to 100, got {value!r}")
 
     def to_dict(self) -> dict:  # plain JSON types
@@ -250,7 +254,8 @@ def prepare(
         workspace.features()
         for seed in [] if features_only else range(seeds):
             split_seed = Spec(name, "rr_with_prior", 1.0, seed).seeds().split
-            workspace.probe().split(split(len(workspace.images.train_labels), prior_fraction, split_seed)[0])
+            held = split(len(workspace.images.train_labels), prior_fraction, split_seed)[0]
+            workspace.probe().split(held.tolist())
         found[name] = workspace.images.sha256
     return found
 

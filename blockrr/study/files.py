@@ -12,11 +12,12 @@ import math
 import os
 import re
 import warnings
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import chain, count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import blockrr
 from ..privacy.ledger import Ledger, add_note
@@ -25,13 +26,13 @@ from ..privacy.ledger import Ledger, add_note
 class Table(NamedTuple):
     "A CSV file and which column holds the labels."
 
-    header: list  # of str
-    rows: list  # of lists of str, as long as the header
+    header: list[str]
+    rows: list[list[str]]  # each as long as the header
     at: int  # the label's column
 
 
-def _lines(path) -> list:  # of lists of str
-    "The fields of every line of a CSV file."
+def _lines(path: str | Path) -> list[list[str]]:
+    "Read the fields of every line of a CSV file."
     try:
         with open(path, newline="", encoding="utf-8-sig") as f:
             lines = list(csv.reader(f, strict=True))
@@ -49,9 +50,9 @@ def _lines(path) -> list:  # of lists of str
 
 
 def read_table(
-    path,  # CSV file with a header, UTF-8
+    path: str | Path,  # CSV file with a header, UTF-8
     column: str,  # name of the label column
-    labels=(),  # the public domain; an empty field is a label if it is one of these
+    labels: Container = (),  # the public domain; an empty field is a label if it is one of these
 ) -> Table:  # ValueError or OSError for a file that cannot be read without doubt
     "Read a CSV file whose rows all have a label."
     header, *rows = _lines(path)
@@ -77,8 +78,8 @@ def read_table(
     return Table(header, rows, at)
 
 # %% ../../nbs/study/08_files.ipynb #4a6600cb
-def _write_rows(f, table, index, labels, quoting):
-    "Rows with their labels, from the beginning of the file."
+def _write_rows(f, table: Table, index: Iterable[int], labels: Iterable, quoting):
+    "Write rows with their labels, from the beginning of the file."
     f.seek(0)
     write = csv.writer(f, lineterminator="\n", quoting=quoting)
     names = chain(("row", "row_number", "blockrr_row"), (f"row_{i}" for i in count()))
@@ -96,8 +97,8 @@ def _finish(f):
     os.fsync(f.fileno())
 
 
-def _quoting(table, labels):
-    "How to quote: older Pythons leave a lone carriage return as it is, and read it as the end of a line."
+def _quoting(table: Table, labels: Iterable):
+    "Choose how to quote: older Pythons leave a lone carriage return as it is, and read it as the end of a line."
     fields = chain(table.header, labels, *table.rows)
     return csv.QUOTE_ALL if any("\r" in str(field) for field in fields) else csv.QUOTE_MINIMAL
 
@@ -123,7 +124,8 @@ class _Draft:
     complete = False  # whether it holds what it was made for
 
     def __init__(self, target: Path):
-        self.target, self.path = target, target.with_name(f".{target.name}.tmp")
+        self.target = target
+        self.path = target.with_name(f".{target.name}.tmp")
         try:
             number = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
@@ -172,8 +174,8 @@ def _permit(path, like):
 _DRAWING = "unfinished: from here on labels may have been drawn and the budget debited"
 
 
-def _leftovers(target: Path) -> list:  # of Path
-    "Drafts that lie at the same place, of this version and of earlier ones."
+def _leftovers(target: Path) -> list[Path]:
+    "Find drafts that lie at the same place, of this version and of earlier ones."
     name = re.compile(rf"\.{re.escape(target.name)}(\.json)?(\.[a-z0-9_]{{8}})?\.tmp")
     try:
         return sorted(p for p in target.parent.iterdir() if name.fullmatch(p.name))
@@ -181,7 +183,7 @@ def _leftovers(target: Path) -> list:  # of Path
         return []  # a folder that shows nothing; a draft of this version is noticed all the same
 
 
-def _in_use(path) -> bool:
+def _in_use(path: Path) -> bool:
     try:
         with open(path, "r+") as f:
             return not _lock(f)
@@ -189,8 +191,8 @@ def _in_use(path) -> bool:
         return False  # another user's
 
 
-def _progress(left, target) -> str:
-    "What the run that left these drafts had come to."
+def _progress(left: list[Path], target: Path) -> str:
+    "Say what the run that left these drafts had come to."
     data, statement = (target.with_name(f".{name}.tmp") for name in (target.name, f"{target.name}.json"))
     said = "" if left == [data] else _DRAWING  # the data's draft is made first
     if set(left) == {data, statement}:
@@ -212,23 +214,27 @@ def _progress(left, target) -> str:
     )
 
 
-def _path(ledger):
+def _path(ledger: Ledger | str | Path) -> str | Path:
     return ledger.path if isinstance(ledger, Ledger) else ledger
 
 
-def _check_place(target: Path, ledger, again: bool):
+def _check_free(target: Path, ledger: Ledger | str | Path | None, names: str):
+    "Refuse an output that exists."
+    for place in (target, target.with_name(f"{target.name}.json")):
+        if os.path.lexists(place):
+            hint = f". A run that was killed there left {names}: rename or remove them" if names else ""
+            raise FileExistsError(f"--output: {place} exists already; one label, one release{hint}")
+        if ledger is not None and os.path.realpath(_path(ledger)) == os.path.realpath(place):
+            raise ValueError(f"--ledger: needs a file of its own, got the output's {place}")
+
+
+def _check_place(target: Path, ledger: Ledger | str | Path | None, again: bool):
     "Refuse an output that exists, that cannot be made, or that an earlier run has begun."
-    statement = target.with_name(f"{target.name}.json")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"--output: the folder {target.parent} does not exist")
     left = _leftovers(target)
     names = ", ".join(p.name for p in left)
-    for place in (target, statement):
-        if os.path.lexists(place):
-            hint = f". A run that was killed there left {names}: rename or remove them" if left else ""
-            raise FileExistsError(f"--output: {place} exists already; one label, one release{hint}")
-        if ledger is not None and os.path.realpath(_path(ledger)) == os.path.realpath(place):
-            raise ValueError(f"--ledger: needs a file of its own, got the output's {place}")
+    _check_free(target, ledger, names)
     if not left:
         return
     if any(map(_in_use, left)):
@@ -238,12 +244,12 @@ def _check_place(target: Path, ledger, again: bool):
         raise FileExistsError(f"--output: an earlier run to {target} left {names}: {killed}")
     for p in left:
         p.unlink()
-    warnings.warn(f"removed {names}, which a run that was killed had left in {target.parent}")
+    warnings.warn(f"removed {names}, which a run that was killed had left in {target.parent}", stacklevel=3)
 
 # %% ../../nbs/study/08_files.ipynb #50fcf228
 @contextmanager
-def _drafts(target):
-    "Drafts of a release and of its statement, closed at the end."
+def _drafts(target: Path) -> Iterator[list[_Draft]]:
+    "Make drafts of a release and of its statement, closed at the end."
     made = []
     try:
         for place in (target, target.with_name(f"{target.name}.json")):
@@ -254,7 +260,7 @@ def _drafts(target):
             draft.close()
 
 
-def _rehearse(data, statement, table, labels, quoting):
+def _rehearse(data: _Draft, statement: _Draft, table: Table, *, labels: Sequence, quoting):
     "Fill the drafts with as much as a release can need, then mark that it begins."
     longest = max(map(str, labels), key=lambda label: len(label.encode()) + label.count('"'))
     _write_rows(data.file, table, range(len(table.rows)), [longest] * len(table.rows), quoting)
@@ -266,36 +272,37 @@ def _rehearse(data, statement, table, labels, quoting):
     os.fsync(statement.file.fileno())
 
 
-def _after(error, complete, drafts, epsilon, options):
+def _after(error: BaseException, drafts: Sequence[_Draft], epsilon, options: dict):
     "Let an error say what has become of the release."
     ledger, name = options.get("ledger"), options.get("dataset_id")
     debit = "is spent" if ledger is None else f"of data set {name!r} is spent, debited in {_path(ledger)}"
     drawn = f"The labels were drawn and epsilon {epsilon} {debit}."
     where = ", ".join(f"{d.path} to {d.target}" for d in drafts if d.path.exists())
-    add_note(
-        error,
-        f"{drawn} The release is complete: move {where}"
-        if complete
-        else f"{drawn} Nothing of them was kept: the same release may be made once more without --ledger, under this debit",
-    )
+    outcome = "Nothing of them was kept: the same release may be made once more without --ledger, under this debit"
+    if all(d.complete for d in drafts):
+        outcome = f"The release is complete: move {where}"
+    add_note(error, f"{drawn} {outcome}")
 
 
 def release_file(
-    source,  # CSV file with a header
-    target,  # CSV file to write; neither it nor `target`.json may exist
+    source: str | Path,  # CSV file with a header
+    target: str | Path,  # CSV file to write; neither it nor `target`.json may exist
     column: str,  # name of the label column
-    domain,  # list of strings: the public domain
-    epsilon,  # label-DP parameter, 0 to infinity
-    again=False,  # True: remove what a killed run to the same place has left, and release again
-    **options,  # further arguments of `blockrr.release`
-):  # the Release; ValueError, TypeError or OSError before anything is drawn, and a later error says what is spent
+    domain: Sequence[str],  # the public domain
+    epsilon: Any,  # label-DP parameter, 0 to infinity
+    *,
+    again: bool = False,  # remove what a killed run to the same place has left, and release again
+    **options: Any,  # further arguments of `blockrr.release`
+) -> blockrr.Release:  # ValueError, TypeError or OSError before anything is drawn; a later error says what is spent
     "Release one column of a CSV file and state beside it what was released."
-    target, labels = Path(target), blockrr.Domain(domain).values
-    table, like = read_table(source, column, labels), os.stat(source)
+    target = Path(target)
+    labels = blockrr.Domain(domain).values
+    table = read_table(source, column, labels)
+    like = os.stat(source)
     _check_place(target, options.get("ledger"), again)
     quoting = _quoting(table, labels)
     with _drafts(target) as (data, statement):
-        _rehearse(data, statement, table, labels, quoting)
+        _rehearse(data, statement, table, labels=labels, quoting=quoting)
         out = blockrr.release([row[table.at] for row in table.rows], epsilon, domain, **options)
         try:
             _write_rows(data.file, table, out.index.tolist(), out.labels, quoting)
@@ -307,7 +314,7 @@ def release_file(
                 draft.publish()
                 _permit(draft.target, like)
         except BaseException as e:
-            _after(e, statement.complete, (data, statement), epsilon, options)
+            _after(e, (data, statement), epsilon, options)
             raise
     return out
 

@@ -65,11 +65,20 @@ class Released:
 class Cell(Protocol):
     "What a learner reads of a `Spec`."
 
-    epsilon: float
-    seed: int
-    dataset: str
-    options: tuple
-    key: str
+    @property
+    def epsilon(self) -> float: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def dataset(self) -> str: ...
+
+    @property
+    def options(self) -> tuple: ...
+
+    @property
+    def key(self) -> str: ...
 
 
 class Outcome(NamedTuple):

@@ -14,7 +14,7 @@ from numbers import Integral
 from pathlib import Path
 
 import blockrr
-from ..privacy.sampling import check_epsilon
+from ..privacy.checks import check_epsilon
 
 # %% ../../nbs/study/03_parameters.ipynb #bd6a71e3
 _INJECTED = "# Parameters\n"  # first line of the cell that papermill writes

@@ -24,9 +24,10 @@ from ..learning.tabular import TABLES, PublicRange, TabularData, tabular
 from ..privacy import regression as numeric
 from ..privacy.bins import ValueMechanism
 from ..privacy.caution import ReleaseWarning
+from ..privacy.checks import check_epsilon
 from ..privacy.interval import IntervalMechanism
 from ..privacy.prior import estimate_prior, split
-from ..privacy.sampling import check_epsilon, seed_sequence
+from ..privacy.sampling import seed_sequence
 from .numeric_learners import REGRESSION_LEARNERS, learn_numbers
 
 # %% ../../nbs/study/06_regression.ipynb #9b370ff9

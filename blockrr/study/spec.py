@@ -196,7 +196,8 @@ def block_settings(
     printed = "cifar10_1" if dataset == "digits" else dataset  # digits are made in CIFAR-10_1's proportions
     if printed in DATASET_TITLES and epsilon in EPSILONS:
         sigma, l = settings(printed, epsilon)
-        return BlockSettings(sigma, 0 if l is None else l, "paper")  # the paper prints no l where no label is minority
+        if sigma is not None:  # the paper prints no l where no label is minority
+            return BlockSettings(sigma, 0 if l is None else l, "paper")
     sigma, l = default_settings(epsilon)
     return BlockSettings(sigma, len(CLASSES) if l is None else l, "default_settings")  # None: as many as there are
 
