@@ -107,7 +107,7 @@ def test_five_percent_are_caught_within_ten_million(claim, K):
     [(1, 0.1, 2, 0.95, 0.9), (1, 0.1, 10, 0.95, 0.5), (4, 0.3, 3, 0.99, 0.8), (0.5, 0.25, 50, 0.9, 0.9)],
 )
 def test_samples_needed_gives_the_power_it_promises(epsilon, gap, K, confidence, power):
-    total, rng, audits = samples_needed(epsilon, gap, K, confidence, power), np.random.default_rng(4), 5000
+    total, rng, audits = samples_needed(epsilon, gap, K, confidence=confidence, power=power), np.random.default_rng(4), 5000
     p = 1 / (1 + (K - 1) * math.exp(-epsilon))
 
     def reached(n):

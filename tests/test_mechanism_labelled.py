@@ -12,7 +12,18 @@ import pytest
 
 import blockrr as br
 from blockrr.learning import images
-from blockrr.privacy import advise, audit, bins, checks, comparators, mechanism, optimal, partition, regression, stages
+from blockrr.privacy import (
+    advise,
+    audit,
+    bins,
+    checks,
+    comparators,
+    optimal,
+    partition,
+    program,
+    regression,
+    stages,
+)
 
 DOMAIN = ["never", "once", "often"]
 ANSWERS = pd.Series(["often"] * 70 + ["never"] * 25 + ["once"] * 5)
@@ -203,9 +214,9 @@ def test_tables_go_by_their_labels():
     group, tables = stages.row_priors(priors, 1.0, ["a", "b"])
     assert [tables[g].outputs for g in group] == [("b",), ("a",)]
     W = pd.DataFrame([[0, 1.0], [0, 0]], index=[1, 0], columns=[0, 1])
-    assert optimal.solve_program(W, 1.0)[0] == pytest.approx(optimal.solve_program([[0, 0], [0, 1.0]], 1.0)[0])
+    assert program.solve_program(W, 1.0)[0] == pytest.approx(program.solve_program([[0, 0], [0, 1.0]], 1.0)[0])
     with pytest.raises(ValueError, match="weights: needs each"):
-        optimal.solve_program(frame, 1.0)
+        program.solve_program(frame, 1.0)
 
 
 def test_rows_with_labels_of_their_own():
@@ -230,7 +241,7 @@ def test_rows_with_labels_of_their_own():
     with pytest.raises(ValueError, match="^transition: needs each of the labels 0 .. 2"):
         br.Mechanism(rows, 2.0)
     with pytest.raises(ValueError, match="^weights: needs each of the labels 0 .. 2"):
-        optimal.solve_program(rows, 1.0)
+        program.solve_program(rows, 1.0)
 
 
 def test_a_named_tuple_goes_by_its_names():
@@ -297,7 +308,7 @@ def test_neighbours_go_by_their_labels():
         (lambda bad: bins.ValueMechanism(np.eye(2) / 4 + 0.375, 1.0, [0, 1], bad), "outputs"),
         (lambda bad: checks.check_prior(bad), "prior"),
         (lambda bad: br.rp_with_prior([0, 1, 2], [1, 1], 1.0).density(bad, 0.5), "released"),
-        (lambda bad: optimal.solve_program([bad, bad], 1.0), "weights"),
+        (lambda bad: program.solve_program([bad, bad], 1.0), "weights"),
     ],
 )
 @pytest.mark.parametrize(

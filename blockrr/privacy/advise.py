@@ -319,7 +319,8 @@ def advise(
 
     Examples
     --------
-    >>> advise([1, 1, 1], 1).best.method
+    >>> import blockrr as br
+    >>> br.advise([1, 1, 1], 1).best.method
     'rr'
     """
     domain, epsilon, goal = prior_domain(labels, prior), check_epsilon(epsilon), _check_goal(goal)

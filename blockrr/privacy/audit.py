@@ -242,7 +242,8 @@ def audit(
 
     Examples
     --------
-    >>> audit(rr(2, 1.0), samples=100_000, seed=0).refutes(0.5)
+    >>> import blockrr as br
+    >>> br.audit(br.rr(2, 1.0), samples=100_000, seed=0).refutes(0.5)
     True
     """
     randomise, alpha = _randomiser(mechanism, seed), 1 - _check_share("confidence", confidence)

@@ -101,7 +101,8 @@ def prior_by_em(counts: Any, transition: Any, rounds: int = 10_000) -> PriorFit:
 
     Examples
     --------
-    >>> prior_by_em([400, 600], [[0.75, 0.25], [0.25, 0.75]]).prior.round(2).tolist()
+    >>> import blockrr as br
+    >>> br.prior_by_em([400, 600], [[0.75, 0.25], [0.25, 0.75]]).prior.round(2).tolist()
     [0.3, 0.7]
     """
     c, T = check_released(counts, transition)

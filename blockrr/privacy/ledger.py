@@ -123,7 +123,8 @@ class Ledger:
 
     Examples
     --------
-    >>> ledger = Ledger("budget.db")
+    >>> import tempfile
+    >>> ledger = Ledger(tempfile.mkdtemp() + "/budget.db")
     >>> ledger.spend("survey", "0.1", budget=1).left
     0.9
     """

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from blockrr.privacy.checks import (
-    as_numbers,
     check_epsilon,
     check_prior,
     check_real,
     in_label_order,
-    table_in_label_order,
+    moved,
 )
 from .classification import RandomizedResponse, best_k, rr, rr_with_prior
 from .integers import check_size
@@ -25,81 +24,7 @@ from .labels import DomainLike, prior_domain
 from .mechanism import Mechanism, label_columns
 
 # %% auto #0
-__all__ = ['PALETTE', 'RESTS', 'solve_program', 'Point', 'retention', 'place', 'Frontier', 'frontier', 'best_sigma', 'optimal_rr']
-
-# %% ../../nbs/privacy/09_optimal.ipynb #6eae26f9
-def solve_program(
-    weights: Any,  # float [n_labels, n_labels]: the worth of each entry of the transition matrix
-    epsilon: float,  # label-DP parameter, 0 to infinity
-    floor: float = 0.0,  # 0 to 1, a probability: every diagonal entry must reach it
-    *,
-    average: float = 0.0,  # 0 to 1, a probability: the mean diagonal entry must reach it
-    fixed: Any = None,  # float [n_labels, n_labels]: entries with a prescribed value, NaN where free
-) -> tuple[float, np.ndarray]:  # (optimum, transition matrix); RuntimeError with the solver's status if there is none
-    "Solve the paper's linear program (equation 4.1) with HiGHS; exact to about 1e-7, a yardstick and not for releases."
-    from scipy.optimize import linprog
-
-    W, a = _square(weights, "weights"), math.exp(-check_epsilon(epsilon))
-    average = check_real("average", average, 0, 1)
-    K = len(W)
-    low, high = _limits(K, check_real("floor", floor, 0, 1), fixed)
-    at_most, rows = _constraints(K, a)
-    out = linprog(
-        np.append(-W, np.zeros(K)),  # the last K variables are the columns' ceilings
-        A_ub=at_most,
-        b_ub=np.append(np.zeros(2 * K * K), -average),
-        A_eq=rows,
-        b_eq=np.ones(K),
-        bounds=np.column_stack([np.append(low, np.zeros(K)), np.append(high, np.ones(K))]),
-        method="highs",
-    )
-    if out.status:
-        raise RuntimeError(f"linear program: HiGHS stopped with status {out.status}: {out.message}")
-    return -out.fun, out.x[: K * K].reshape(K, K)
-
-
-def _constraints(K: int, a: float) -> tuple:  # sparse matrices of K * K entries and K ceilings
-    "Return what must not be positive (entries to ceilings, least average to average), and what must be one (rows)."
-    from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
-
-    entries = eye_array(K * K)
-    ceiling = kron(np.ones((K, 1)), eye_array(K))
-    below = hstack([entries, -ceiling])
-    above = hstack([-entries, a * ceiling])
-    diagonal = csr_array(np.eye(K).reshape(1, -1))
-    mean = hstack([-diagonal / K, csr_array((1, K))])
-    rows = hstack([kron(eye_array(K), np.ones((1, K))), csr_array((K, K))])
-    return vstack([below, above, mean]).tocsr(), rows.tocsr()
-
-# %% ../../nbs/privacy/09_optimal.ipynb #28082858
-def _square(values, name) -> np.ndarray:
-    "Return a square matrix of numbers, infinities excluded."
-    W = as_numbers(table_in_label_order(values, name, index=None, columns=None), name)
-    if W.ndim != 2 or W.shape[0] != W.shape[1] or not W.size:
-        raise ValueError(f"{name}: needs a square matrix [n_labels, n_labels], got shape {W.shape}")
-    if np.isinf(W).any() or name == "weights" and np.isnan(W).any():
-        raise ValueError(f"{name}: needs a square matrix of finite numbers, got NaN or infinity")
-    return W
-
-
-def _limits(K, floor, fixed) -> tuple[np.ndarray, np.ndarray]:  # (lower, upper bounds), float [K, K] each
-    "Return what every entry may be, privacy apart."
-    low, high = floor * np.eye(K), np.ones((K, K))
-    if fixed is None:
-        return low, high
-    F = _square(fixed, "fixed")
-    if len(F) != K:
-        raise ValueError(f"fixed: needs the shape of weights, {(K, K)}, got {F.shape}")
-    at = ~np.isnan(F)
-    bad = at & ~((low <= F) & (F <= 1))
-    if bad.any():
-        i, j = np.argwhere(bad)[0]
-        raise ValueError(
-            f"fixed: needs entries from 0 to 1, on the diagonal from floor = {floor:g}, or NaN; "
-            f"got {F[i, j]:g} at ({i}, {j})"
-        )
-    low[at] = high[at] = F[at]
-    return low, high
+__all__ = ['PALETTE', 'RESTS', 'Point', 'retention', 'place', 'Frontier', 'frontier', 'best_sigma', 'optimal_rr']
 
 # %% ../../nbs/privacy/09_optimal.ipynb #e66da4c6
 class Point(NamedTuple):
@@ -238,7 +163,8 @@ def frontier(prior: Any, epsilon: float) -> Frontier:
 
     Examples
     --------
-    >>> f = frontier([6, 3, 1], 1.0)
+    >>> import blockrr as br
+    >>> f = br.frontier([6, 3, 1], 1.0)
     >>> f.k, round(f.largest_floor, 3)
     (2, 0.576)
     """
@@ -447,7 +373,8 @@ def optimal_rr(
 
     Examples
     --------
-    >>> m = optimal_rr([6, 3, 1], 1.0, 0.3)
+    >>> import blockrr as br
+    >>> m = br.optimal_rr([6, 3, 1], 1.0, 0.3)
     >>> m.name, float(m.transition.diagonal().min().round(3))
     ('OptimalRR', 0.3)
     """
@@ -490,3 +417,6 @@ def _minority_row(f: Frontier, kept: np.ndarray, others: np.ndarray, lower: floa
     row[others] = a * lower
     row[kept] = a * upper + (1 - a) * step * shares[rest]
     return row
+
+# %% ../../nbs/privacy/09_optimal.ipynb #eb377c8d
+__getattr__ = moved(__name__, {"solve_program": "blockrr.privacy.program:solve_program"})

@@ -264,7 +264,8 @@ def release(
 
     Examples
     --------
-    >>> out = release(["no", "yes", "no", "no"] * 250, 1, ["no", "yes"])
+    >>> import blockrr as br
+    >>> out = br.release(["no", "yes", "no", "no"] * 250, 1, ["no", "yes"])
     >>> len(out.labels), out.certificate.holds
     (990, True)
     """

@@ -175,7 +175,8 @@ def release_in_groups(
 
     Examples
     --------
-    >>> out = release_in_groups([0, 1, 2], [0, 0, 1], [rr(3, 1.0), rr(3, 0.5)], 1.0)
+    >>> import blockrr as br
+    >>> out = release_in_groups([0, 1, 2], [0, 0, 1], [br.rr(3, 1.0), br.rr(3, 0.5)], 1.0)
     >>> out.group.tolist(), out.statement.groups
     ([0, 0, 1], 2)
     """
@@ -283,7 +284,8 @@ def two_stage(
 
     Examples
     --------
-    >>> out, fit = two_stage([0, 1, 1, 2] * 500, 1.0, 3, "rr_with_prior")
+    >>> import blockrr as br
+    >>> out, fit = br.two_stage([0, 1, 1, 2] * 500, 1.0, 3, "rr_with_prior")
     >>> len(out.labels), fit.prior.shape
     (2000, (3,))
     """
