@@ -215,11 +215,11 @@ def check_prior(
     if len(p) != n_labels:
         raise ValueError(f"prior: needs {n_labels} weights, one for each label, got {len(p)}")
     if not np.isfinite(p).all():
-        raise ValueError("prior: weights must be finite numbers, got NaN or infinity")
+        raise ValueError("prior: needs finite weights, got NaN or infinity")
     if (p < 0).any():
-        raise ValueError(f"prior: weights must be >= 0, got {p.min():g} for label {p.argmin()}")
+        raise ValueError(f"prior: needs weights >= 0, got {p.min():g} for label {p.argmin()}")
     if not p.any():
-        raise ValueError("prior: all weights are zero; at least one must be positive")
+        raise ValueError("prior: needs a positive weight, got none: all weights are zero")
     p = p / p.max() + 0.0  # -0.0 becomes 0.0; so that the sum neither overflows nor underflows
     return p / math.fsum(p)
 

@@ -67,9 +67,9 @@ def _domain_values(labels) -> tuple:
     try:
         n = len(set(values))
     except TypeError:
-        raise TypeError("domain: labels must be hashable (numbers, strings, dates, ...)") from None
+        raise TypeError("domain: needs hashable labels (numbers, strings, dates, ...)") from None
     if n < len(values):
-        raise ValueError(f"domain: labels must be distinct, got {len(values)} labels of which {n} are different")
+        raise ValueError(f"domain: needs distinct labels, got {len(values)} labels of which {n} are different")
     return values
 
 # %% ../../nbs/privacy/00_labels.ipynb #25d7af32
@@ -341,7 +341,7 @@ def _encode_objects(domain, column):
     try:
         return np.fromiter(map(where.get, column.tolist(), repeat(-1)), np.intp, len(column))
     except TypeError:
-        raise TypeError("labels: every label must be hashable (a number, a string, a date, ...)") from None
+        raise TypeError("labels: needs hashable labels (numbers, strings, dates, ...)") from None
 
 
 def _complaint(column, bad, K) -> str:

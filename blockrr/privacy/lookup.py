@@ -28,7 +28,7 @@ class Sampler(Protocol):
         "Return work space for `fill`, one for each thread."
         ...
 
-    def fill(self, codes, random, more: Callable[[int], np.ndarray], index, out) -> None:
+    def fill(self, codes: Any, random: Any, more: Callable[[int], np.ndarray], index: Any, out: Any) -> None:
         "Write outputs for at most `step` codes, given a random number each; more(n): n further words of 64 bits."
         ...
 
@@ -133,7 +133,8 @@ class _Alias:
         return np.empty(self.step, np.intp)
 
     def fill(self, codes, random, more, index, out):
-        index, k = index[: len(codes)], self.k
+        k = self.k
+        index = index[: len(codes)]
         cell = random >> np.uint32(32 - k)
         rest = random & np.uint32((1 << 32 - k) - 1)
         np.left_shift(codes, k, out=index, dtype=np.intp, casting="unsafe")

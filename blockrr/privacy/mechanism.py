@@ -80,7 +80,7 @@ class _Table(Randomizer):
         "Return the code that the sampler writes for each output: the index of its label."
         columns = [self.labels.index(output) if output in self.labels else -1 for output in outputs]
         if -1 in columns or len(set(columns)) < len(columns):
-            raise ValueError("outputs: must be distinct labels of the domain")
+            raise ValueError("outputs: needs distinct labels of the domain")
         return np.array(columns, np.intp)
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #2235b52d

@@ -31,7 +31,7 @@ def _indices(values, name) -> tuple:
         if v < 0:
             raise ValueError(f"{name}: needs label indices >= 0, got {v}")
     if len(set(values)) < len(values):
-        raise ValueError(f"{name}: label indices must be distinct, got {values}")
+        raise ValueError(f"{name}: needs distinct label indices, got {values}")
     return tuple(int(v) for v in values)
 
 
@@ -141,25 +141,25 @@ class Partition:
 def _check_blocks(p: Partition) -> None:
     "Refuse blocks that do not cover the labels once, outputs that are no labels, a Delta outside outputs_1."
     if both := set(p.majority) & set(p.minority):
-        raise ValueError(f"majority and minority: must not overlap, both hold {sorted(both)}")
+        raise ValueError(f"majority and minority: need blocks that do not overlap, got {sorted(both)} in both")
     K = p.n_labels
     if K < 2:
         raise ValueError(f"majority and minority: need at least 2 labels together, got {K}")
     if set(p.majority + p.minority) != set(range(K)):
         raise ValueError(
-            f"majority and minority: together must be all of 0 .. {K - 1}, got {sorted(p.majority + p.minority)}"
+            f"majority and minority: need all of 0 .. {K - 1} together, got {sorted(p.majority + p.minority)}"
         )
     if not p.outputs:
         raise ValueError("outputs: needs at least one label")
     if out := [o for o in p.outputs if o >= K]:
-        raise ValueError(f"outputs: must be labels 0 .. {K - 1}, got {out}")
+        raise ValueError(f"outputs: needs labels 0 .. {K - 1}, got {out}")
     if p.neighbours is not None:
         if len(p.neighbours) != K:
             raise ValueError(f"neighbours: needs one tuple for each of the {K} labels, got {len(p.neighbours)}")
         if out := sorted({o for b in p.neighbours for o in b} - set(p.outputs)):
-            raise ValueError(f"neighbours: must be outputs, got {out}")
+            raise ValueError(f"neighbours: needs outputs only, got {out}")
     if out := sorted(set(p.dominant) - p._near_majority):
-        raise ValueError(f"dominant: must lie in outputs_1 = {p.outputs_1} (the outputs of majority labels), got {out}")
+        raise ValueError(f"dominant: needs outputs of majority labels, outputs_1 = {p.outputs_1}, got {out}")
 
 
 def _check_neighbours(p: Partition) -> None:
@@ -182,7 +182,7 @@ def _check_neighbours(p: Partition) -> None:
             )
         if len(near) != p.n_near:
             raise ValueError(
-                f"neighbours: |B(y)| must be the same for all labels, got {len(near)} for label {y} "
+                f"neighbours: needs |B(y)| the same for all labels, got {len(near)} for label {y} "
                 f"and {p.n_near} for others"
             )
 
@@ -206,7 +206,8 @@ def weight_matrix(prior: Any, sigma: float) -> np.ndarray:
     ----------
     Equation (3.3) of the BlockRR paper.
     """
-    p, sigma = check_prior(prior), _check_sigma(sigma)
+    p = check_prior(prior)
+    sigma = _check_sigma(sigma)
     return p * np.where(np.eye(len(p)) > 0, 1, np.exp(-1 / sigma))
 
 
