@@ -255,7 +255,7 @@ def test_numbers_have_no_likelihood_as_labels():
     mechanisms = [
         br.rr_on_bins(values, [0.4, 0.3, 0.15, 0.1, 0.05], 3.0),
         laplace(values, 1.0, 32),
-        gaussian(values, 1.0, 1e-2, 5),
+        gaussian(values, 1.0, 1e-2, cells=5),
     ]
     why = "transition: needs a mechanism that releases labels"
     for m in mechanisms:

@@ -11,20 +11,21 @@ from dask.base import tokenize
 import blockrr as br
 from blockrr.privacy import comparators as C
 from blockrr.privacy.advise import predict
-from blockrr.privacy.bins import ValueMechanism, clipped, risk
 from blockrr.privacy.mechanism import label_columns
 from blockrr.privacy.optimal import place, retention
 from blockrr.privacy.stages import release_in_groups
+from blockrr.privacy.unbiased import optimal_unbiased
+from blockrr.privacy.values import ValueMechanism, clipped, risk
 
 V, P = [0, 1, 2, 4, 8], [0.4, 0.3, 0.15, 0.1, 0.05]
 NUMBERS = {
-    "gaussian": C.gaussian(V, 1.0, 1e-2, 5),
+    "gaussian": C.gaussian(V, 1.0, 1e-2, cells=5),
     "staircase": C.staircase(V, 1.0, cells=7),
     "laplace": C.laplace(V, 1.0, 32),
     "discrete": C.discrete_laplace(V, 4.0),
     "bins": br.rr_on_bins(V, P, 3.0),
     "two cells": C.laplace(V, 1.0, 2),
-    "unbiased": C.optimal_unbiased(V, P, 1.0),
+    "unbiased": optimal_unbiased(V, P, 1.0),
     "interval": br.rp_with_prior(V, P[1:], 1.0),
 }
 LABELS = {
@@ -34,7 +35,7 @@ LABELS = {
     "values": C.randomized_response(V, 1.0),
     "exponential": C.exponential(V, 1.0),
     "one value": br.rr_on_bins(V, [0, 0, 1, 0, 0], 2.0),
-    "turned": ValueMechanism(br.rr(5, 1.0).transition[:, ::-1], 1.0, V, V[::-1]),
+    "turned": ValueMechanism(br.rr(5, 1.0).transition[:, ::-1], 1.0, V, outputs=V[::-1]),
 }
 MEANT = {
     "retention": retention,
@@ -72,7 +73,7 @@ def test_a_turned_table_predicts_what_it_is():
 
 
 def test_delta_is_not_compared_with_a_frontier_of_epsilon():
-    T = C.gaussian(V, 1.0, 1e-2, 5).transition
+    T = C.gaussian(V, 1.0, 1e-2, cells=5).transition
     m = C.ApproximateMechanism(T, 1.0, 1e-2, V)  # its outputs are the labels
     assert retention(m).tolist() == np.diag(T).tolist()
     with pytest.raises(ValueError, match="the frontier is of epsilon alone, got ApproximateMechanism.*delta=0.01"):

@@ -15,7 +15,6 @@ from blockrr.learning import images
 from blockrr.privacy import (
     advise,
     audit,
-    bins,
     checks,
     comparators,
     optimal,
@@ -23,6 +22,8 @@ from blockrr.privacy import (
     program,
     regression,
     stages,
+    unbiased,
+    values,
 )
 
 DOMAIN = ["never", "once", "often"]
@@ -70,9 +71,9 @@ TAKERS = {
     ),
     "prior_by_em": lambda p: br.prior_by_em(p, pd.DataFrame(br.rr(DOMAIN, 1.0).transition, DOMAIN, DOMAIN)).prior,
     "rr_on_bins": with_values(lambda p: br.rr_on_bins(VALUES, p, 1.0)),
-    "risk": with_values(lambda p: bins.risk(comparators.randomized_response(VALUES, 1.0), p)),
+    "risk": with_values(lambda p: values.risk(comparators.randomized_response(VALUES, 1.0), p)),
     "guide": with_values(lambda p: [c.loss for c in regression.guide(VALUES, p, 2.0).choices]),
-    "optimal_unbiased": with_values(lambda p: comparators.optimal_unbiased(VALUES, p, 2.0)),
+    "optimal_unbiased": with_values(lambda p: unbiased.optimal_unbiased(VALUES, p, 2.0)),
 }
 WITHOUT_DOMAIN = {
     "check_prior": checks.check_prior,
@@ -303,9 +304,9 @@ def test_neighbours_go_by_their_labels():
         (lambda bad: br.RandomizedResponse(2, 1.0).debias(bad), "counts"),
         (lambda bad: br.prior_by_em(bad, np.eye(2)), "counts"),
         (lambda bad: stages.row_priors([bad], 1.0), "priors"),
-        (lambda bad: bins.loss_table(bad, [1.0]), "labels"),
-        (lambda bad: bins.loss_table([1.0], bad), "outputs"),
-        (lambda bad: bins.ValueMechanism(np.eye(2) / 4 + 0.375, 1.0, [0, 1], bad), "outputs"),
+        (lambda bad: values.loss_table(bad, [1.0]), "labels"),
+        (lambda bad: values.loss_table([1.0], bad), "outputs"),
+        (lambda bad: values.ValueMechanism(np.eye(2) / 4 + 0.375, 1.0, [0, 1], outputs=bad), "outputs"),
         (lambda bad: checks.check_prior(bad), "prior"),
         (lambda bad: br.rp_with_prior([0, 1, 2], [1, 1], 1.0).density(bad, 0.5), "released"),
         (lambda bad: program.solve_program([bad, bad], 1.0), "weights"),

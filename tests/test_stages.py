@@ -14,6 +14,7 @@ from blockrr.privacy import comparators as C
 from blockrr.privacy.ledger import Ledger
 from blockrr.privacy.sampling import Certificate
 from blockrr.privacy.stages import COMPOSITION, PROMISED, certify_groups, release_in_groups, row_priors, two_stage
+from blockrr.privacy.unbiased import optimal_unbiased
 
 VALUES, PRIOR = [0, 1, 2, 4, 8], [0.4, 0.3, 0.15, 0.1, 0.05]
 
@@ -40,9 +41,9 @@ NUMERIC = {
     "bins": br.rr_on_bins(VALUES, PRIOR, 3.0),
     "laplace": C.laplace(VALUES, 3.0),
     "staircase": C.staircase(VALUES, 3.0, cells=5),
-    "unbiased": C.optimal_unbiased(VALUES, PRIOR, 3.0),
+    "unbiased": optimal_unbiased(VALUES, PRIOR, 3.0),
     "discrete": C.discrete_laplace(VALUES, 3.0),
-    "gaussian": C.gaussian(VALUES, 3.0, 0.1, 3),
+    "gaussian": C.gaussian(VALUES, 3.0, 0.1, cells=3),
     "interval": br.rp_with_prior(VALUES, PRIOR[1:], 3.0),
 }
 

@@ -18,10 +18,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from ..learning.tabular import RANGES
-from ..privacy.regression import Guide, guide
+from ..privacy.regression import NUMERIC_MECHANISMS, Guide, guide
 from .figures import close_figure
 from .frames import mean_table, paired
-from .regression import NUMERIC_METHODS, REFERENCES, display_name
+from .regression import REFERENCES, display_name
 
 # %% ../../nbs/study/14_regression_report.ipynb #0a58103c
 SCORES = {"mse": "test MSE", "deviance": "test Poisson deviance", "label_mse": "MSE of the labels learnt from"}
@@ -136,13 +136,6 @@ def useful_table(
     return pd.DataFrame(rows).pivot(index="name", columns="cell", values="from")
 
 # %% ../../nbs/study/14_regression_report.ipynb #815d8702
-_SAME = ("RR", "RRonBins", "square wave")  # names that records and guide share, as released and debiased
-_GUIDE_NAMES = {name: name for m in _SAME for name in (m, f"{m}, debiased")}
-_GUIDE_NAMES |= {name: name for name in ("RPWithPrior", "exponential", "Laplace", "Laplace, clipped", "best unbiased")}
-_GUIDE_NAMES |= {"staircase (l2)": "staircase"}  # name in records -> name in the guide
-_STUDY_NAMES = {theirs: name for name, theirs in _GUIDE_NAMES.items()} | {"discrete Laplace": "discrete Laplace"}
-
-
 def ask_guide(
     records: pd.DataFrame,  # from `read_records`, RRonBins among them
 ) -> dict[tuple[str, float], Guide]:  # (table, epsilon) -> what the guide says
@@ -162,9 +155,12 @@ def guide_ratios(
         here = records[(records.dataset == dataset) & (records.epsilon == epsilon)]
         seen = here.groupby("name").label_mse.mean()
         place = {"dataset": dataset, "epsilon": epsilon}
-        for name, theirs in _GUIDE_NAMES.items():
-            if name in seen:
-                rows.append({**place, "name": name, "ratio": seen[name] / said[theirs].mse})
+        for choice in said.choices:
+            # the study makes noise in steps of the public grid, the guide in whole numbers
+            in_steps = "in_steps" in NUMERIC_MECHANISMS[choice.mechanism].settings
+            name = display_name(choice.mechanism, choice.labels)
+            if name in seen and choice.privacy == "epsilon" and not in_steps:
+                rows.append({**place, "name": name, "ratio": seen[name] / choice.mse})
     return pd.DataFrame(rows).pivot(index=["dataset", "name"], columns="epsilon", values="ratio")
 
 # %% ../../nbs/study/14_regression_report.ipynb #9448651b
@@ -180,7 +176,8 @@ def follow_guide(
     for _, r in apart.iterrows():
         here = records[(records.dataset == r.dataset) & (records.epsilon == r.epsilon)]
         n = round(here.details.map(lambda facts: facts["n"]).max() / (features[r.dataset] + 1))
-        choice = _STUDY_NAMES[advice[r.dataset, r.epsilon].best(n).name]
+        best = advice[r.dataset, r.epsilon].best(n)
+        choice = display_name(best.mechanism, best.labels)
         late = here[(here.name == choice) & ~here.seed.isin(_half_of_seeds(here))]
         row = {"dataset": r.dataset, "epsilon": r.epsilon, "n": n, "guide's choice": choice}
         rows.append(row | {"best model": r["best model"], "ratio": late.mse.mean() / r["its mse"]})
@@ -197,12 +194,12 @@ def _plain_ticks(axis: Axis):
 
 def _draw_mechanisms(ax: Axes, here: pd.DataFrame, value: str, raw: bool):
     "Draw each mechanism's mean and standard deviation over epsilon."
-    for k, method in enumerate(NUMERIC_METHODS.values()):
-        cell = here[(here.mechanism == method.name) & ((here["labels"] == "raw") == raw)].groupby("epsilon")[value]
+    for row in NUMERIC_MECHANISMS.values():
+        cell = here[(here.mechanism == row.name) & ((here["labels"] == "raw") == raw)].groupby("epsilon")[value]
         if cell.ngroups:
-            style = {"color": f"C{k % 10}", "linestyle": "--" if method.unbiased else "-", "marker": "os"[k // 10]}
+            style = {"color": row.colour, "linestyle": "--" if row.unbiased else "-", "marker": row.marker}
             mean = cell.mean()
-            ax.errorbar(mean.index, mean, cell.std(ddof=0), ms=3, lw=1.2, label=method.title, **style)
+            ax.errorbar(mean.index, mean, cell.std(ddof=0), ms=3, lw=1.2, label=row.title, **style)
 
 # %% ../../nbs/study/14_regression_report.ipynb #9269f251
 def _draw_lines(ax: Axes, here: pd.DataFrame, constant: pd.DataFrame, value: str):
@@ -255,7 +252,7 @@ _NAMED += ("Laplace", "Laplace, clipped", "best unbiased", "best unbiased, clipp
 
 def _right_on_average(records: pd.DataFrame) -> pd.Series:  # bool
     "Tell which numbers are right on average, by theory: released so, or debiased."
-    unbiased = [m.name for m in NUMERIC_METHODS.values() if m.unbiased]
+    unbiased = [m.name for m in NUMERIC_MECHANISMS.values() if m.unbiased]
     return (records["labels"] == "debiased") | records.mechanism.isin(unbiased) & (records["labels"] == "raw")
 
 
