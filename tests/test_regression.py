@@ -17,7 +17,7 @@ from blockrr.privacy import regression as numeric
 from blockrr.privacy.regression import NUMERIC_MECHANISMS, NumericMechanism
 from blockrr.privacy.values import ValueMechanism
 from blockrr.study.frames import read_records
-from blockrr.study.learners import REGRESSION_LEARNERS, Fitted
+from blockrr.study.numeric_learners import REGRESSION_LEARNERS, Fitted
 from blockrr.study.records import load, save
 from blockrr.study.regression import (
     REFERENCES,

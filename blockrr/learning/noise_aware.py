@@ -9,7 +9,6 @@ __all__ = ['FACTORS', 'NoiseAwareFit', 'fit_posterior', 'fit_forward', 'fit_cons
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,20 +19,17 @@ from blockrr.learning.coordinates import (
     as_runs,
     cross_product,
     first_penalty,
-    leverage,
     loo_scores,
     product,
 )
-from blockrr.learning.likelihood import (
+from .likelihood import agreed, check_likelihood, posterior_targets
+from blockrr.learning.softmax import (
     Calibration,
     Linear,
-    SoftmaxObjective,
+    Scale,
     calibrate,
-    check_likelihood,
+    fit_penalised,
     log_likelihood,
-    minimise,
-    posterior_targets,
-    softmax,
 )
 from ..privacy.frequencies import check_released
 
@@ -233,7 +229,7 @@ def fit_posterior(
     rounds: int | None = None,  # how many rounds; None: chosen from released labels, 0 to 2
     *,
     factor: float | None = None,  # penalty of later rounds in units of the first fit's; None: chosen, 1 or 1/4
-    batch_size: int = 10,  # runs that share products above 4,096 rows; changes the last bits; 100 floats a row and class
+    batch_size: int = 10,  # runs that share products above 4,096 rows; changes the last bits; 100 floats a row, class
 ) -> NoiseAwareFit:
     "Fit ridge regression on posterior targets, calibrated."
     L = _check_runs(Z, likelihood)
@@ -257,13 +253,6 @@ FACTORS = (8.0, 4.0, 2.0)  # penalties to choose from, times kappa and the first
 _FALL = 10.0  # nats by which the likelihood of all labels must fall for a search to end
 
 
-class _Scale(NamedTuple):
-    "What one penalised fit of several runs needs."
-
-    kappa: np.ndarray  # [R], information that a label carries
-    penalty: np.ndarray  # [R], lambda
-
-
 def _information(starts, L) -> np.ndarray:  # [R]
     "Mean squared gradient of each run's first fit: how much a label of the run says."
     kappa = []
@@ -271,32 +260,6 @@ def _information(starts, L) -> np.ndarray:  # [R]
         p = start.held_out_probabilities
         kappa.append(np.square(posterior_targets(p, likelihood) - p).mean(dtype=float))
     return np.maximum(kappa, 1e-9)  # labels may say nothing
-
-
-def _held_out_logits(Z, logits, likelihood, scale) -> np.ndarray:  # [n, R, K], as are logits and likelihood
-    "First-order leave-one-out logits of several runs."
-    p = softmax(logits)
-    g = posterior_targets(p, likelihood) - p
-    here = np.square(g).mean((0, 2), dtype=float)  # the information at this fit
-    kappa = np.maximum(scale.kappa, here)
-    weights = 1 / (kappa * Z.eigenvalues[:, None] + scale.penalty)
-    h = leverage(Z.train, weights) + (1 / (len(p) * kappa)).astype(np.float32)
-    return logits - h[:, :, None] * g
-
-
-class _Logits(NamedTuple):
-    "Of a penalised fit of several runs."
-
-    held_out: np.ndarray  # float32 [n, R, K]
-    test: np.ndarray  # float32 [m, R, K]
-
-
-def _fit_penalised(Z, likelihood, scale, *, start, evaluations) -> _Logits:  # likelihood [n, R, K]
-    objective = SoftmaxObjective(Z, likelihood, penalty=scale.penalty, kappa=scale.kappa)
-    solution, _ = minimise(objective, objective.pack(start), evaluations)
-    linear = objective.unpack(solution)
-    train = objective.logits(Z.train, linear)
-    return _Logits(_held_out_logits(Z, train, likelihood, scale), objective.logits(Z.test, linear))
 
 # %% ../../nbs/learning/10_noise_aware.ipynb #076e2f5f
 @dataclass(frozen=True, eq=False)
@@ -359,10 +322,10 @@ def _maximise(Z, L, searches, *, factors, evaluations) -> list:  # of the outcom
     linear = _linear(starts)
     active = list(range(len(searches)))
     for factor in factors:
-        scale = _Scale(kappa[active], factor * kappa[active] * first[active])
+        scale = Scale(kappa[active], factor * kappa[active] * first[active])
         by_row = np.ascontiguousarray(L[active].transpose(1, 0, 2))
         start = Linear(*(part[active] for part in linear))
-        logits = _fit_penalised(Z, by_row, scale, start=start, evaluations=evaluations)
+        logits = fit_penalised(Z, by_row, scale, start=start, evaluations=evaluations)
         for column, run in enumerate(active):
             searches[run].judged(factor, logits.held_out[:, column], logits.test[:, column])
         active = [run for run in active if searches[run].goes_on(factor)]
@@ -404,24 +367,6 @@ def fit_forward(
     return _gathered(outcomes)
 
 # %% ../../nbs/learning/10_noise_aware.ipynb #a282d212
-class _Agreed(NamedTuple):
-    "The examples whose released label a model predicts."
-
-    likelihood: np.ndarray  # float32 [n, K]: certain for these, equal for the others
-    share: float  # of the examples
-
-
-def _agreed(likelihood, start) -> _Agreed:
-    n, n_classes = likelihood.shape
-    guess = start.held_out_probabilities.argmax(1)
-    best = likelihood.max(1)
-    single = (likelihood == best[:, None]).sum(1) == 1
-    agree = (likelihood[np.arange(n), guess] == best) & single
-    kept = np.ones_like(likelihood) / n_classes
-    kept[agree] = np.eye(n_classes, dtype=np.float32)[guess[agree]]
-    return _Agreed(kept, float(agree.mean()))
-
-
 def fit_consensus(
     Z: Projection,  # of the images
     likelihood: np.ndarray,  # float [R, n, K] or [n, K], see `check_likelihood`
@@ -435,11 +380,11 @@ def fit_consensus(
     outcomes = []
     for part in _batches(_check_runs(Z, likelihood), batch_size):
         starts = _first_fits(Z, part)
-        agreed = [_agreed(likelihood, start) for likelihood, start in zip(part, starts)]
-        kept = np.stack([a.likelihood for a in agreed])
+        agreement = [agreed(likelihood, start.held_out_probabilities) for likelihood, start in zip(part, starts)]
+        kept = np.stack([a.likelihood for a in agreement])
         searches = [_Search(start, judge) for start, judge in zip(starts, part)]
         fits = _maximise(Z, kept, searches, factors=factors, evaluations=evaluations)
-        for (p, details), of_run in zip(fits, agreed):
+        for (p, details), of_run in zip(fits, agreement):
             outcomes.append((p, {**details, "kept": round(of_run.share, 4)}))
     return _gathered(outcomes)
 

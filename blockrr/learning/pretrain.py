@@ -29,7 +29,7 @@ from blockrr.learning.contrastive import (
 )
 from .device import memory_advice, precision, processor_name, synchronize, torch_device, tuned
 from .encoder import Encoder, as_stored, brightest, embedder, fit_pca
-from .features import write_features
+from .pretrained import write_features
 from .store import PathLike, array_digest, atomic_write
 
 # %% ../../nbs/learning/16_pretrain.ipynb #c57a64c5

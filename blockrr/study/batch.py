@@ -21,14 +21,17 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from .experiment import LEARNERS, Record, Spec, _data, _recipe, _trainer, grid, run, use
+from ..learning.workspace import WORKSPACES, provide
+from .experiment import Record, run
+from .learners import LEARNERS
 from .records import SCHEMA, cell_file, check_folder, provenance, save, spec_digest
+from .spec import Spec, grid
 
 # %% ../../nbs/study/07_batch.ipynb #cdea3925
 EPSILON_ORDER = (1.0, math.inf, 0.6, 2.0, 4.0, 0.8, 3.0, 6.0, 8.0)  # the most telling first
@@ -78,19 +81,14 @@ _IMAGES = {"cifar10_1": 33_500, "cifar10_2": 30_700, "cifar10": 50_000, "digits"
 
 def _work(spec: Spec) -> float:  # images to train on; 1 for a learner that does not train
     "Measure how much there is to do."
-    if spec.learner != "resnet18":
-        return 1.0
-    return float(_recipe(spec).epochs * _IMAGES[spec.dataset])
+    pace = LEARNERS[spec.learner].pace
+    return 1.0 if pace is None else float(pace.epochs(spec) * _IMAGES[spec.dataset])
 
 
 def _seconds_per_image(spec: Spec) -> float:  # 0 for a learner that does not train
     "Time a few steps of a training before anything is started."
-    if spec.learner != "resnet18":
-        return 0.0
-    from blockrr.learning.training import speed
-
-    images = "cifar10_1" if spec.dataset == "cifar10_2" else spec.dataset
-    return 1 / speed(_trainer(images, replace(_recipe(spec), epochs=1)))
+    pace = LEARNERS[spec.learner].pace
+    return 0.0 if pace is None else 1 / pace.speed(WORKSPACES[spec.dataset], spec)
 
 
 class SpeedEstimate:
@@ -179,7 +177,7 @@ def _source_digest() -> str:  # SHA-256
 
 def _write_record(record: Record, path: Path, seconds: float):
     "Write one record; where that fails, print it."
-    about = provenance(seconds, {record.spec.dataset: _data(record.spec.dataset).sha256})
+    about = provenance(seconds, {record.spec.dataset: WORKSPACES[record.spec.dataset].images.sha256})
     about["source_sha256"] = _source_digest()
     try:
         with _undisturbed():
@@ -331,7 +329,7 @@ def _load_pack(pack: str | Path | None) -> tuple[str, ...]:  # names of the data
     if pack is None:
         return ("cifar10_1", "cifar10_2")
     data = read_pack(pack)
-    use(data)
+    provide(data)
     return ("cifar10_1", "cifar10_2") if data.name == "cifar10_1" else (data.name,)
 
 
@@ -380,6 +378,7 @@ def gpu_batch(
     folder: str | Path,  # for records
     minutes: float = math.inf,  # limit for everything, reading the pack included
     pack: str | Path | None = None,  # file made by `blockrr data pack --bare`; None: the data folder
+    *,
     device: str = "cuda",  # or "cpu"
     seeds: int | Sequence[int] = 10,  # number of seeds, or a list
     learner: str = "resnet18",  # of LEARNERS
@@ -392,7 +391,7 @@ def gpu_batch(
     Path(folder).mkdir(parents=True, exist_ok=True)
     check_folder(folder)
     with one_gpu(patience=30) if device.startswith("cuda") else nullcontext() as gpu:
-        if learner == "resnet18":
+        if LEARNERS[learner].pace:
             _prepare_device(device)
         names = _load_in_time(pack, start, minutes)
         spent = (time.monotonic() - start) / 60

@@ -20,12 +20,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..learning.store import atomic_write
+from ..privacy.methods import METHODS
 from . import paper
-from .frames import VALUE_OF, beside_paper, one_learner, seeds_text, select, summary
+from .frames import VALUE_OF, Column, beside_paper, one_learner, seeds_text, select, summary
 from .statistics import Cell, Interval, contrast, epsilon_text
 
 # %% ../../nbs/study/10_figures.ipynb #dd781f2f
-COLOURS = {"rr": "#0072B2", "rr_with_prior": "#D55E00", "block_rr": "#009E73"}
+COLOURS = Column(METHODS, "colour")
 _SHADES = (("#332288", "o"), ("#AA4499", "s"), ("#999933", "^"))  # budgets within one panel
 _QUANTITY = {"overall": "overall accuracy (%)", "average": "average of per-class accuracies (%)"}
 

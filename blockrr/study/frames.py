@@ -5,19 +5,22 @@
 # %% auto #0
 __all__ = ['RESULTS', 'VALUE_OF', 'MECHANISM_TITLES', 'read_records', 'select', 'ablated', 'one_learner', 'summary', 'seeds_text',
            'incomplete', 'paired', 'paired_each', 'count_sides', 'beside_paper', 'measured_cells', 'mean_table',
-           'interval_table', 'name_learners', 'learners_in', 'learner_table']
+           'interval_table', 'Column', 'name_learners', 'learners_in', 'learner_table']
 
 # %% ../../nbs/study/09_frames.ipynb #23f7b065
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ..privacy.methods import METHODS
 from . import paper
+from .learners import LEARNERS
 from .records import read_file
 from .regression import display_name
 from .statistics import Cell, CellTable, Place, contrast, mean_interval
@@ -346,8 +349,32 @@ def interval_table(
     return wide if order is None else wide[[name for name in order if name in wide]]
 
 # %% ../../nbs/study/09_frames.ipynb #892860cb
-MECHANISM_TITLES = {**paper.MECHANISMS, "optimal_rr": "OptimalRR"}
-_LEARNER_ORDER = ("probe", "backward", "calibrated", "posterior", "consensus", "forward", "forward, pre-trained")
+class Column(Mapping):
+    """One field of all rows of a table, as the table is when it is read.
+
+    Parameters
+    ----------
+    table : mapping
+        Name -> row, such as METHODS.
+    field : str
+        An attribute of the rows.
+    """
+
+    def __init__(self, table: Mapping[str, Any], field: str):
+        self.table = table
+        self.field = field
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self.table[name], self.field)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.table)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+
+MECHANISM_TITLES = Column(METHODS, "title")
 
 
 def name_learners(
@@ -365,7 +392,8 @@ def name_learners(
 
 def learners_in(frame: pd.DataFrame) -> list[str]:
     "List the learners of a frame, the simplest first."
-    return [name for name in _LEARNER_ORDER if name in set(frame.learner)]
+    known = [name for learner in LEARNERS for name in (learner, f"{learner}, pre-trained")]
+    return [name for name in known if name in set(frame.learner)]
 
 # %% ../../nbs/study/09_frames.ipynb #1944fa47
 def learner_table(
@@ -377,4 +405,4 @@ def learner_table(
     words = mean_table(frame, VALUE_OF[kind], index=place, columns="learner", best="**")[learners_in(frame)]
     printed = paper.printed(kind).set_index(place)["value"].map("{:.2f}".format)
     words.insert(0, "paper", printed.reindex(words.index).fillna(""))
-    return words.rename(index=MECHANISM_TITLES, level="mechanism")
+    return words.rename(index=dict(MECHANISM_TITLES), level="mechanism")

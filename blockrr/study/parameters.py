@@ -14,7 +14,7 @@ from numbers import Integral
 from pathlib import Path
 
 import blockrr
-from ..privacy.sampling import check_epsilon
+from ..privacy.checks import check_epsilon
 
 # %% ../../nbs/study/03_parameters.ipynb #bd6a71e3
 _INJECTED = "# Parameters\n"  # first line of the cell that papermill writes
@@ -73,7 +73,10 @@ def no_texts(
 
 
 def check_parameters():
-    "Refuse a parameter that this notebook does not have, or that is no text where one is meant; call it in the cell after the parameters."
+    """Refuse a parameter that this notebook does not have, or that is no text where one is meant.
+
+    Call it in the cell after the parameters.
+    """
     from IPython import get_ipython
 
     shell = get_ipython()
@@ -87,9 +90,8 @@ def check_parameters():
         hint = f" (did you mean {close[0]}?)" if close else ""
         raise ValueError(f"parameters: needs names among {', '.join(known)}, got {name}{hint}")
     for name, code in no_texts(shell.history_manager.input_hist_raw):
-        raise ValueError(
-            f"{name}: needs a text, got {code}, for which papermill takes it after -p; -r {name} keeps it as it is written"
-        )
+        hint = f"for which papermill takes it after -p; -r {name} keeps it as it is written"
+        raise ValueError(f"{name}: needs a text, got {code}, {hint}")
 
 # %% ../../nbs/study/03_parameters.ipynb #8885ec9a
 def _read(value, name):

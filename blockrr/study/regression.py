@@ -21,13 +21,13 @@ import numpy as np
 
 from ..learning.tabular import TABLES, PublicRange, TabularData, tabular
 from ..privacy.caution import ReleaseWarning
-from ..privacy.checks import moved
+from ..privacy.checks import check_epsilon, moved
 from ..privacy.interval import IntervalMechanism
 from ..privacy.prior import estimate_prior, split
 from ..privacy.regression import NUMERIC_MECHANISMS
-from ..privacy.sampling import check_epsilon, seed_sequence
+from ..privacy.sampling import seed_sequence
 from ..privacy.values import ValueMechanism, to_values
-from .learners import REGRESSION_LEARNERS, learn_numbers
+from .numeric_learners import REGRESSION_LEARNERS, learn_numbers
 
 # %% ../../nbs/study/06_regression.ipynb #d2e52c74
 REFERENCES = {"none": "true labels", "grid": "true labels on the grid"}  # without privacy: name -> title

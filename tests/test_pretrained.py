@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from blockrr.learning import features as F
+from blockrr.learning import pretrained as F
+from blockrr.learning.features import FeatureSettings
 from blockrr.learning.images import digits, imbalanced
 from blockrr.learning.store import array_digest
 
@@ -71,7 +72,7 @@ def test_reading_asks_for_no_torch(made):
 import sys
 for name in ("torch", "torchvision", "sklearn", "PIL", "tqdm"): sys.modules[name] = None
 import numpy as np
-from blockrr.learning.features import pretrained
+from blockrr.learning.pretrained import pretrained
 from blockrr.learning.images import ImageData
 arrays = np.load({str(made / "images.npz")!r}).values()
 data = ImageData("digits", *arrays, tuple("0123456789"))
@@ -108,7 +109,7 @@ def test_files_stay_small(tmp_path, n):
 )
 def test_bad_settings(name, bad):
     with pytest.raises(ValueError, match=f"^{name}: needs"):
-        F.FeatureSettings(**{name: bad})
+        FeatureSettings(**{name: bad})
 
 
 @pytest.mark.parametrize("rows", [[869], [-1], [0.5], [[0]]])
