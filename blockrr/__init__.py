@@ -14,7 +14,7 @@ from blockrr.privacy.optimal import frontier, optimal_rr
 from blockrr.privacy.partition import Partition, partition_by_weight, weight_matrix
 from blockrr.privacy.prior import estimate_prior
 from blockrr.privacy.release import Release, release
-from blockrr.privacy.sampling import Certificate
+from blockrr.privacy.integers import Certificate
 from blockrr.privacy.stages import prior_by_em, two_stage
 
 __all__ = ["Certificate", "Domain", "Ledger", "Mechanism", "Partition", "RandomizedResponse", "Release", "ReleaseWarning", "advise", "audit", "best_k", "block_rr", "certify", "estimate_prior", "frontier", "optimal_rr",

@@ -247,7 +247,7 @@ def test_the_largest_domain():
     y = np.random.default_rng(0).integers(0, K, 10_000)
     out = br.release(y, 20.0, K, "rr")
     assert out.labels.dtype == y.dtype and (out.labels == y).mean() > 0.99 and out.certificate.holds
-    assert br.rr(K, 20.0)._release(y, RandomBits(1)).dtype == np.uint32
+    assert br.rr(K, 20.0).drawer(RandomBits(1))(y).dtype == np.uint32
     counts = np.bincount(br.rr(K, 0).privatize(np.zeros(2_000_000, int), seed=5), minlength=K)
     statistic = ((counts - 2e6 / K) ** 2).sum() / (2e6 / K)
     assert abs(statistic - K) < 4 * math.sqrt(2 * K)

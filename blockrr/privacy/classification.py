@@ -12,18 +12,11 @@ from numbers import Integral
 
 import numpy as np
 
+from .checks import check_counts, check_epsilon, check_integer, check_prior, prior_domain
+from .integers import DENOMINATOR, MAX_ENTRIES, Certificate, certify_table, check_size, largest_beside
 from .labels import Domain
-from .mechanism import Mechanism, check_counts, check_prior, prior_domain
+from .mechanism import Mechanism
 from .partition import Partition
-from blockrr.privacy.sampling import (
-    DENOMINATOR,
-    MAX_ENTRIES,
-    Certificate,
-    _caps,
-    certify_table,
-    check_epsilon,
-    check_size,
-)
 
 # %% ../../nbs/privacy/04_classification.ipynb #6dadeeab
 def rr(
@@ -53,7 +46,7 @@ def two_weights(
         return DENOMINATOR, 0
     a = math.exp(-epsilon)
     other = max(1, int(DENOMINATOR * (1 - 1e-9) * a / (1 + (n_labels - 1) * a)))
-    cap = int(_caps(np.array([other]), epsilon)[0])
+    cap = int(largest_beside(np.array([other]), epsilon)[0])
     return min(cap, DENOMINATOR - (n_labels - 1) * other), other
 
 

@@ -6,348 +6,36 @@
 from __future__ import annotations
 
 import math
-import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from .checks import check_epsilon, check_threads
-from .labels import Domain
-from blockrr.privacy.sampling import (
+from blockrr.privacy.checks import (
+    as_array,
+    check_counts,
+    check_epsilon,
+    check_prior,
+    moved,
+    table_in_label_order,
+)
+from blockrr.privacy.integers import (
     DENOMINATOR,
     Certificate,
-    RandomBits,
-    Seed,
-    _check_transition,
-    _Draw,
-    _sampler,
     certify_matrix,
     certify_table,
     check_size,
+    check_transition,
     integer_table,
 )
+from .labels import Domain
+from .lookup import Sampler, sampler_for
+from .randomizer import Randomizer
+from .sampling import Draw, RandomBits
 
 # %% auto #0
-__all__ = ['in_label_order', 'table_in_label_order', 'as_numbers', 'check_prior', 'prior_domain', 'release_chunks', 'Randomizer',
-           'Mechanism', 'check_counts', 'label_columns', 'certify']
-
-# %% ../../nbs/privacy/02_mechanism.ipynb #fc4aa0ca
-def _own_labels(values, name, side="index"):
-    "The labels that a vector or one side of a table brings along; None: it has none."
-    if isinstance(values, Mapping):
-        return list(values)
-    if side == "index" and hasattr(values, "_fields"):
-        return list(values._fields)  # a named tuple
-    if hasattr(values, "coords") and hasattr(values, "dims"):
-        raise TypeError(f"{name}: cannot read the labels of {type(values).__name__}; make a dict of it")
-    own = getattr(values, side, None)
-    return None if callable(own) else own  # a list has a method of this name
-
-
-def _order(own, labels, name) -> list:
-    "Where each label stands among a vector's own."
-    listed = own.tolist() if hasattr(own, "tolist") else list(own)
-    try:
-        at = {label: i for i, label in enumerate(listed)}
-    except TypeError:
-        at = {}  # nothing that could be a label
-    places = [at.get(label, -1) for label in labels]
-    unknown = places.count(-1)
-    if unknown == 0 and len(at) == len(listed) == len(places):
-        return places
-    row_numbers = type(own).__name__ == "RangeIndex" and listed == list(range(len(places)))
-    if row_numbers and unknown == len(places):
-        return listed
-    which = f"labels 0 .. {len(places) - 1}" if isinstance(labels, range) else f"{len(places)} labels"
-    raise ValueError(
-        f"{name}: needs each of the {which} once, got {len(listed)} with {len(places) - unknown} of them; "
-        "reindex it, with 0 for a label that does not occur, or pass an array in the order of the labels"
-    )
-
-
-def _wanted(labels, n):
-    "The labels whose order is wanted: of a domain given as K or as a sequence, or as many as there are."
-    if labels is None:
-        return range(n)
-    if isinstance(labels, Domain):
-        labels = labels.values
-    return range(labels) if isinstance(labels, Integral) else labels
-
-# %% ../../nbs/privacy/02_mechanism.ipynb #3cdbbea8
-def in_label_order(
-    values,  # one number for each label: an array goes by position, a pandas Series or a dict by labels of its own
-    labels,  # in the order that is wanted: an int K (0 .. K-1), a Domain or a sequence; None: 0 .. len(values) - 1
-    name,  # the parameter's, for messages
-):  # the values in the order of the labels; as they came if they have no labels; ValueError if the labels differ
-    "Bring labelled weights or counts into the order of the labels."
-    if hasattr(values, "columns") and getattr(values, "ndim", 2) != 1:
-        raise TypeError(
-            f"{name}: needs one number for each label, got a table; make a dict of it, such as dict(table.iter_rows())"
-        )
-    own = _own_labels(values, name)
-    if own is None:
-        return values
-    numbers = np.fromiter(values.values(), object, len(values)) if isinstance(values, Mapping) else np.asarray(values)
-    return numbers[_order(own, _wanted(labels, len(numbers)), name)]
-
-
-def table_in_label_order(
-    table,  # [n_rows, n_columns]: an array goes by position, a DataFrame by its labels
-    name,  # the parameter's, for messages
-    **sides,  # index=, columns=: the labels wanted there, as in `in_label_order`; other sides go by position
-):  # an array in this order; ValueError if the labels differ or rows have unequal lengths
-    "Bring a labelled table into the order of its labels."
-    T = _as_array(table, name, sides.get("columns"))
-    for side, labels in sides.items():
-        own, axis = _own_labels(table, name, side), ("index", "columns").index(side)
-        if own is not None and T.ndim == 2:
-            T = np.take(T, _order(own, _wanted(labels, T.shape[axis]), name), axis)
-    return T
-
-
-def _as_array(table, name, columns=...) -> np.ndarray:
-    "A table as an array; rows with labels of their own go into the order of the columns, or else of the first of them."
-    rows = table if isinstance(table, (list, tuple)) else ()
-    owns = [_own_labels(row, name) for row in rows]
-    first = next((own for own in owns if own is not None), None)
-    if first is not None:
-        if columns is ... and any(own is None for own in owns):
-            raise ValueError(f"{name}: needs labels at all rows or at none")
-        wanted = first if columns is ... else columns
-        table = [np.asarray(in_label_order(row, wanted, name)).tolist() for row in rows]
-    try:
-        return np.asarray(table)
-    except ValueError:
-        raise ValueError(f"{name}: needs a matrix, got rows of unequal length") from None
-
-
-def as_numbers(
-    values,  # numbers, in any shape
-    name,  # the parameter's, for messages
-) -> np.ndarray:  # float64; TypeError or ValueError for anything else, and no value is shown
-    "Numbers as floats, or an error that names the parameter."
-    if np.ma.is_masked(values):
-        raise ValueError(f"{name}: needs a number everywhere, got masked values")
-    try:
-        given = np.asarray(values)
-        if given.dtype.kind in "cmM":
-            raise TypeError
-        return np.asarray(given, float)
-    except (TypeError, ValueError, OverflowError, RuntimeError):
-        raise TypeError(f"{name}: needs a sequence of numbers") from None
-
-# %% ../../nbs/privacy/02_mechanism.ipynb #714b172d
-def check_prior(
-    prior,  # n_labels weights >= 0, not all zero; for example probabilities or counts
-    labels=None,  # whose they are: an int K (0 .. K-1), a Domain or a sequence; None: 0 .. n_labels-1, any number from 2
-) -> np.ndarray:  # float64 [n_labels], sums to 1, in the order of the labels; TypeError or ValueError otherwise
-    "A prior as probabilities, or an error that says what is wrong with it."
-    p = as_numbers(in_label_order(prior, labels, "prior"), "prior")
-    n_labels = len(p) if labels is None and p.ndim else len(_wanted(labels, 0))
-    if p.ndim != 1 or len(p) < 2:
-        raise ValueError(f"prior: needs one weight for each of at least 2 labels, got shape {p.shape}")
-    if len(p) != n_labels:
-        raise ValueError(f"prior: needs {n_labels} weights, one for each label, got {len(p)}")
-    if not np.isfinite(p).all():
-        raise ValueError("prior: weights must be finite numbers, got NaN or infinity")
-    if (p < 0).any():
-        raise ValueError(f"prior: weights must be >= 0, got {p.min():g} for label {p.argmin()}")
-    if not p.any():
-        raise ValueError("prior: all weights are zero; at least one must be positive")
-    p = p / p.max() + 0.0  # -0.0 becomes 0.0; so that the sum neither overflows nor underflows
-    return p / math.fsum(p)
-
-
-def prior_domain(
-    labels,  # the public domain: an integer K or a sequence; None: 0 .. n_labels-1
-    prior,  # its prior, n_labels weights
-) -> Domain:  # TypeError or ValueError that names `labels`, or `prior` where that gives the number of labels
-    "The public domain that a prior belongs to."
-    if labels is None:
-        return Domain(len(check_prior(prior)))
-    try:
-        return Domain(labels)
-    except (TypeError, ValueError) as e:
-        raise type(e)(str(e).replace("domain:", "labels:")) from None
-
-# %% ../../nbs/privacy/02_mechanism.ipynb #73c68d2c
-class _Pieces(ABC):
-    "What a subclass of `Randomizer` gives."
-
-    name: str  # shown in the representation and in plots
-    epsilon: float  # the label-DP parameter
-    delta: float = 0.0  # of (epsilon, delta)-privacy; 0: epsilon alone
-
-    @abstractmethod
-    def encode(self, labels: Any) -> np.ndarray:
-        "Return a column of n labels as n numbers, or refuse it with TypeError or ValueError."
-
-    @abstractmethod
-    def drawer(self, bits: RandomBits) -> Callable[..., np.ndarray]:
-        "Return a function (encoded, threads=1) -> drawn, which takes the pieces of a column in order."
-
-    @abstractmethod
-    def decode(self, drawn: np.ndarray, like: Any) -> Any:
-        "Return what was drawn in a container like the column that came in."
-
-    @abstractmethod
-    def stream_facts(self) -> tuple:
-        "Return the public facts that name the stream of a seed: unlike mechanisms, unlike facts."
-
-    @abstractmethod
-    def certify(self, epsilon: float | None = None) -> Any:
-        "Return the exact privacy of the integers that are sampled."
-
-# %% ../../nbs/privacy/02_mechanism.ipynb #2a1919f2
-def release_chunks(
-    chunks: Iterable,  # columns, which together are one column; TypeError for anything else
-    encode: Callable,  # a function of a chunk, that refuses bad labels
-    release: Callable,  # a function (encoded, chunk) -> released chunk
-) -> Iterator:  # of released chunks
-    "Release chunk after chunk; the error of a bad one says what is out already."
-    try:
-        chunks = iter(chunks)
-    except TypeError:
-        raise TypeError(f"chunks: needs an iterable of columns, got {type(chunks).__name__}") from None
-    return _released(chunks, encode, release)
-
-
-def _released(chunks, encode, release):
-    done = 0
-    for chunk in chunks:
-        try:
-            encoded = encode(chunk)
-        except (TypeError, ValueError) as e:
-            raise type(e)(_of_whole_column(str(e), done)) from None
-        yield release(encoded, chunk)
-        done += len(encoded)
-
-
-def _of_whole_column(message, done) -> str:
-    "Return what a chunk's error says when `done` labels of earlier chunks were released."
-    if not done:
-        return message
-    out = f"the {done:,} label{'s' * (done > 1)} of earlier chunks {'were' if done > 1 else 'was'} released"
-
-    def rows(found):
-        return f"row {done + int(found[1])} of the whole column, row {found[1]} of this chunk"
-
-    message = re.sub(r"\brow (\d+)", rows, message, count=1)
-    if "nothing was released" not in message:
-        return f"{message}; {out}"
-    return message.replace("nothing was released", f"nothing of this chunk was released; {out}")
-
-# %% ../../nbs/privacy/02_mechanism.ipynb #c92738c5
-_PIECE = 1 << 19  # labels: strings take some 80 bytes each on their way
-
-
-def _goes_in_pieces(randomizer, labels) -> bool:
-    "Say whether labels are a long NumPy column that is not its own column of codes."
-    if not isinstance(labels, np.ndarray) or labels.ndim != 1 or labels.dtype.kind not in "biufU":
-        return False
-    if len(labels) <= _PIECE:
-        return False
-    first = labels[:1]
-    try:
-        return not np.may_share_memory(first, randomizer.encode(first))
-    except ValueError:
-        return True  # an unknown label, to be refused by its row
-
-
-def _in_pieces(randomizer, column, draw, threads) -> np.ndarray:
-    "Release a long column piece by piece into one array."
-    out = None
-    for start in range(0, len(column), _PIECE):
-        piece = column[start : start + _PIECE]
-        try:
-            encoded = randomizer.encode(piece)
-        except ValueError:
-            randomizer.encode(column)  # raises with the row's number in the whole column
-            raise
-        part = randomizer.decode(draw(encoded, threads), piece)
-        if out is None:
-            out = np.empty(len(column), part.dtype)
-        out[start : start + len(part)] = part
-    return out
-
-# %% ../../nbs/privacy/02_mechanism.ipynb #281383ee
-class Randomizer(_Pieces):
-    """Base class of everything that privatises a column.
-
-    A subclass gives `encode`, `drawer`, `decode`, `stream_facts` and `certify`, and the attributes `name` and
-    `epsilon`; the rest follows. It is immutable and carries no randomness.
-    """
-
-    def privatize(self, labels: Any, seed: Seed = None, threads: int = 1) -> Any:
-        """Release every label once.
-
-        Store the result: a second call spends epsilon a second time.
-
-        Parameters
-        ----------
-        labels : column of n true labels
-            List, tuple, NumPy array, pandas, Polars or Arrow column, or torch tensor.
-        seed : int, list of int, numpy.random.SeedSequence or None
-            None: secure randomness. Else reproducible: one seed, one release; whoever knows or can guess it undoes
-            the release, so 128 random bits.
-        threads : int
-            How many threads share the work; what is released does not depend on it.
-
-        Returns
-        -------
-        column of n released labels
-            In the same kind of container.
-
-        Raises
-        ------
-        TypeError, ValueError
-            For a label that is missing or unknown, or another bad argument; nothing is released then.
-        """
-        draw, threads = self.drawer(self.random_bits(seed)), check_threads(threads)
-        if _goes_in_pieces(self, labels):
-            return _in_pieces(self, labels, draw, threads)
-        return self.decode(draw(self.encode(labels), threads), labels)
-
-    def privatize_chunks(self, chunks: Iterable, seed: Seed = None, threads: int = 1) -> Iterator:
-        """Release a column that comes in pieces, one piece in memory at a time.
-
-        Parameters
-        ----------
-        chunks : iterable of columns
-            Which together are one column.
-        seed : int, list of int, numpy.random.SeedSequence or None
-            As in `privatize`: the released chunks together are what one call would have released.
-        threads : int
-            How many threads share the work on each chunk.
-
-        Returns
-        -------
-        iterator of released chunks
-
-        Raises
-        ------
-        TypeError, ValueError
-            For bad arguments at once; for a bad chunk when it is reached, and the chunks before it were released.
-        """
-        draw, threads = self.drawer(self.random_bits(seed)), check_threads(threads)
-        return release_chunks(chunks, self.encode, lambda encoded, chunk: self.decode(draw(encoded, threads), chunk))
-
-    def random_bits(
-        self,
-        seed: Seed = None,  # as in `privatize`
-    ) -> RandomBits:
-        "Return the bits that one call of `privatize` draws from."
-        return RandomBits(seed, "responses", *self.stream_facts())
-
-    def __dask_tokenize__(self) -> tuple:  # a name for Dask's plans
-        return (type(self).__name__, self.name, self.epsilon, *self.stream_facts())
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name}, epsilon={self.epsilon:g})"
+__all__ = ['Mechanism', 'label_columns', 'certify']
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #b55d9362
 class _Table(Randomizer):
@@ -357,18 +45,19 @@ class _Table(Randomizer):
 
     def __init__(
         self,
-        transition: Any,  # float [n_labels, n_outputs], rows sum to 1; columns' ratios at most e**epsilon
-        epsilon: float,  # the label-DP parameter, 0 to infinity
-        labels: Any = None,  # an int K or the K labels of the public domain; None: 0 .. n_labels-1
+        transition: Any,
+        epsilon: float,
+        labels: Any = None,
         *,
-        outputs: Iterable | None = None,  # the labels of the columns, in order; None: all labels of the domain
-        name: str = "mechanism",  # shown in the representation and in plots
+        outputs: Iterable | None = None,
+        name: str = "mechanism",
     ):
         outputs = None if outputs is None else tuple(outputs)
-        given = table_in_label_order(transition, "transition", **_sides(labels, outputs))
+        columns = labels if outputs is None else outputs
+        given = table_in_label_order(transition, "transition", index=labels, columns=columns)
         if given.ndim == 2:
             check_size(*given.shape)
-        self.transition = _check_transition(given)
+        self.transition = check_transition(given)
         self.epsilon = check_epsilon(epsilon)
         self.name = name
         self.domain = Domain(len(self.transition) if labels is None else labels)
@@ -387,6 +76,17 @@ class _Table(Randomizer):
         "The labels of the public domain, in order."
         return self.domain.values
 
+    def output_codes(self, outputs: tuple) -> np.ndarray:
+        "Return the code that the sampler writes for each output: the index of its label."
+        columns = [self.labels.index(output) if output in self.labels else -1 for output in outputs]
+        if -1 in columns or len(set(columns)) < len(columns):
+            raise ValueError("outputs: must be distinct labels of the domain")
+        return np.array(columns, np.intp)
+
+# %% ../../nbs/privacy/02_mechanism.ipynb #2235b52d
+class _TableRandomizer(_Table):
+    "How a mechanism with a table reads, draws and writes a column."
+
     @property
     def integers(self) -> np.ndarray:  # int64 [n_rows, n_columns]: what is sampled, and what a digest is taken of
         "The integers that say with which probabilities labels are drawn."
@@ -403,23 +103,6 @@ class _Table(Randomizer):
         table[:, self.columns] = self.transition
         return table
 
-
-def _sides(labels, outputs) -> dict:
-    "Return the labels of a transition's rows and columns, where they are known; a bad domain is refused later."
-    rows = None if labels is None else _wanted(labels, 0)
-    return {"index": rows, "columns": rows if outputs is None else outputs}
-
-# %% ../../nbs/privacy/02_mechanism.ipynb #2235b52d
-class _TableRandomizer(_Table):
-    "How a mechanism with a table reads, draws and writes a column."
-
-    def output_codes(self, outputs: tuple) -> np.ndarray:
-        "Return the code that the sampler writes for each output: the index of its label."
-        columns = [self.labels.index(output) if output in self.labels else -1 for output in outputs]
-        if -1 in columns or len(set(columns)) < len(columns):
-            raise ValueError("outputs: must be distinct labels of the domain")
-        return np.array(columns, np.intp)
-
     def encode(self, labels: Any) -> np.ndarray:
         return self.domain.encode(labels)
 
@@ -427,13 +110,13 @@ class _TableRandomizer(_Table):
         return self.domain.decode(drawn, like=like)
 
     def drawer(self, bits: RandomBits) -> Callable[..., np.ndarray]:
-        return _Draw(self.sampler(), bits)
+        return Draw(self.sampler(), bits)
 
-    def sampler(self):
+    def sampler(self) -> Sampler:
         "Return the look-up table, made when first needed; two threads may both make it, and make the same."
         made = getattr(self, "_made", None)
         if made is None:
-            made = self._made = _sampler(self.weights, self._written)
+            made = self._made = sampler_for(self.weights, self._written)
         return made
 
     def stream_facts(self) -> tuple:
@@ -463,62 +146,118 @@ class _TableRandomizer(_Table):
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #56046a74
 class Mechanism(_TableRandomizer):
-    "A randomiser of labels given by its transition matrix; build one with `rr`, `rr_with_prior` or `block_rr`."
+    """A randomizer of labels given by its transition matrix.
 
-    def certify(
-        self,
-        epsilon=None,  # the claimed epsilon, 0 to infinity; None: the mechanism's own
-    ) -> Certificate:  # `.epsilon` (rounded up), `.holds`, `.worst` = (output, likelier label, other label)
-        "The exact privacy of the integers that are sampled."
-        c = certify_table(self.weights, self.epsilon if epsilon is None else epsilon)
-        j, high, low = c.worst
-        return Certificate(c.epsilon, c.claimed, c.holds, (self.outputs[j], self.labels[high], self.labels[low]))
+    Build one with `rr`, `rr_with_prior`, `block_rr` or `optimal_rr`, or from a matrix of your own. It is immutable
+    and carries no randomness: each call of `privatize` draws fresh bits.
 
-    def posterior(
-        self,
-        prior,  # n_labels weights >= 0
-    ) -> np.ndarray:  # float [n_outputs, n_labels], rows sum to 1; an output that the prior excludes keeps the prior
-        "The distribution of the true label, given each released label."
+    Parameters
+    ----------
+    transition : array or DataFrame, [n_labels, n_outputs]
+        Probabilities of the outputs for each label; rows sum to 1, a column's ratios are at most e**epsilon.
+    epsilon : float
+        The label-DP parameter, 0 to infinity.
+    labels : int, sequence or Domain, optional
+        An integer K or the K labels of the public domain; 0 .. n_labels-1 if left out.
+    outputs : sequence, optional
+        The labels of the columns, in order; all labels of the domain if left out.
+    name : str
+        Shown in the representation and in plots.
+
+    Attributes
+    ----------
+    labels, outputs : tuple
+        The public domain, and the part of it that can be released.
+    transition : float64 array, [n_labels, n_outputs]
+        The probabilities as the formula gives them.
+    weights, denominator : int64 array of the same shape, and int
+        The integers that are really sampled, and the sum of each row.
+
+    Examples
+    --------
+    >>> m = Mechanism([[0.7, 0.3], [0.3, 0.7]], 1, ["no", "yes"])
+    >>> m.privatize(["no", "no", "yes"], seed=1)
+    ['no', 'yes', 'yes']
+    """
+
+    def certify(self, epsilon: float | None = None) -> Certificate:
+        """Return the exact privacy of the integers that are sampled.
+
+        Parameters
+        ----------
+        epsilon : float, optional
+            The claimed epsilon, 0 to infinity; the mechanism's own if left out.
+
+        Returns
+        -------
+        Certificate
+            `.epsilon` (rounded up), `.holds`, `.worst` = (output, likelier label, other label).
+        """
+        found = certify_table(self.weights, self.epsilon if epsilon is None else epsilon)
+        output, likelier, other = found.worst
+        return replace(found, worst=(self.outputs[output], self.labels[likelier], self.labels[other]))
+
+    def posterior(self, prior: Any) -> np.ndarray:
+        """Return the distribution of the true label, given each released label.
+
+        Parameters
+        ----------
+        prior : array, Series or dict of n_labels weights >= 0
+            How frequent each label is; a Series or a dict goes by its labels.
+
+        Returns
+        -------
+        float64 array, [n_outputs, n_labels]
+            Rows sum to 1; an output that the prior excludes keeps the prior.
+        """
         p = check_prior(prior, self.domain)
         joint = (p[:, None] * self.transition).T
         total = joint.sum(1, keepdims=True)
         return np.where(total > 0, joint / np.where(total > 0, total, 1), p)
 
-    def debias(
-        self,
-        counts,  # n_outputs numbers: how often each output was released
-    ) -> (
-        np.ndarray
-    ):  # float [n_labels], sums to the sum of counts, may be negative; ValueError if no unbiased estimate exists
-        "Unbiased estimates of the true counts from counts of released labels."
+    def debias(self, counts: Any) -> np.ndarray:
+        """Return unbiased estimates of the true counts from counts of released labels.
+
+        Parameters
+        ----------
+        counts : array, Series or dict of n_outputs numbers
+            How often each output was released; a Series or a dict goes by its labels.
+
+        Returns
+        -------
+        float64 array, [n_labels]
+            Sums to the sum of the counts; entries may be negative.
+
+        Raises
+        ------
+        ValueError
+            If no unbiased estimate exists: labels are dropped, or epsilon is 0.
+        """
         return _debias(self, counts)
 
-    def plot(self, ax=None):  # the matplotlib axes
-        "Heat map of the transition matrix; needs matplotlib."
+    def plot(self, ax: Any = None) -> Any:
+        """Draw a heat map of the transition matrix; needs matplotlib.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Where to draw; new axes if left out.
+
+        Returns
+        -------
+        matplotlib axes
+        """
         return _heat_map(self, ax)
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #74f5ac68
-def check_counts(
-    counts,  # n_outputs numbers: how often each output was released; a Series or a dict goes by its labels
-    outputs,  # the labels that can be released, in order
-) -> np.ndarray:  # float64 [n_outputs]; TypeError or ValueError otherwise
-    "Counts of outputs, or an error that says what is wrong with them."
-    c = as_numbers(in_label_order(counts, outputs, "counts"), "counts")
-    if c.shape != (len(outputs),):
-        raise ValueError(f"counts: needs {len(outputs)} finite numbers, one for each output, got shape {c.shape}")
-    if not np.isfinite(c).all():
-        raise ValueError("counts: needs finite numbers, got NaN or infinity")
-    return c
-
-
 def _debias(mechanism, counts) -> np.ndarray:
     c = check_counts(counts, mechanism.outputs)
     T, n_labels = mechanism.transition, len(mechanism.labels)
     rank = np.linalg.matrix_rank(T)
     if rank < n_labels:
         raise ValueError(
-            f"debias: {mechanism!r} has rank {rank} < {n_labels} labels, so different true counts look the same and none is unbiased; "
-            "use posterior() with a prior instead"
+            f"debias: {mechanism!r} has rank {rank} < {n_labels} labels, so different true counts give the same "
+            "expected counts and none is unbiased; use posterior() with a prior instead"
         )
     return np.linalg.lstsq(T.T, c, rcond=None)[0]
 
@@ -532,34 +271,21 @@ def _heat_map(mechanism, ax):
     ax = ax or plt.subplots(figsize=(5, 4.2))[1]
     image = ax.imshow(T, vmin=0, cmap="viridis", aspect="auto")
     ax.figure.colorbar(image, ax=ax, label="probability")
-    ax.set(
-        xlabel="released label",
-        ylabel="true label",
-        title=f"{mechanism.name}, $\\epsilon$ = {mechanism.epsilon:g}",
-        xticks=range(T.shape[1]),
-        xticklabels=mechanism.outputs,
-        yticks=range(T.shape[0]),
-        yticklabels=mechanism.labels,
-    )
+    ax.set(xlabel="released label", ylabel="true label", title=f"{mechanism.name}, $\\epsilon$ = {mechanism.epsilon:g}")
+    ax.set_xticks(range(T.shape[1]), mechanism.outputs)
+    ax.set_yticks(range(T.shape[0]), mechanism.labels)
     if max(T.shape) <= 12:
         for (i, j), p in np.ndenumerate(T):
-            ax.text(
-                j,
-                i,
-                f"{p:.3f}".lstrip("0"),
-                ha="center",
-                va="center",
-                fontsize=8,
-                color="black" if p > 0.6 * T.max() else "white",
-            )
+            colour = "black" if p > 0.6 * T.max() else "white"
+            ax.text(j, i, f"{p:.3f}".lstrip("0"), ha="center", va="center", fontsize=8, color=colour)
     return ax
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #e5be3210
 def label_columns(
-    mechanism,  # a Mechanism
-    name="mechanism",  # the parameter that it came as, for errors
+    mechanism: Mechanism,
+    name: str = "mechanism",  # the parameter that it came as, for errors
 ) -> np.ndarray:  # int [n_outputs], indices into `labels`; TypeError or ValueError where an output is no label
-    "Which label each output is."
+    "Return which label each output is."
     if not isinstance(mechanism, Mechanism):
         raise TypeError(f"{name}: needs a Mechanism, got {type(mechanism).__name__}")
     where = {label: i for i, label in enumerate(mechanism.labels)}
@@ -572,17 +298,43 @@ def label_columns(
     return columns
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #a820bd52
-def certify(
-    table,  # a mechanism, integers with equal row sums, or floats or Fractions whose rows sum to 1; [n_labels, n_outputs]
-    epsilon=None,  # the claimed epsilon, 0 to infinity; None: the mechanism's own, or for a matrix whatever is found
-) -> (
+def certify(table: Any, epsilon: float | None = None) -> Any:
+    """Return the exact privacy of a mechanism's integers, or of any matrix of probabilities.
+
+    Parameters
+    ----------
+    table : mechanism or matrix, [n_labels, n_outputs]
+        A mechanism; integers with equal row sums; or floats or Fractions whose rows sum to 1.
+    epsilon : float, optional
+        The claimed epsilon, 0 to infinity. If left out: the mechanism's own, or for a matrix whatever is found.
+
+    Returns
+    -------
     Certificate
-):  # `.epsilon` (rounded up), `.holds`, `.worst` = (output, likelier label, other label); indices for a matrix
-    "The exact privacy of a mechanism's integers, delta included if it has one, or of any matrix of probabilities."
+        `.epsilon` (rounded up), `.holds`, `.worst` = (output, likelier label, other label), indices for a matrix.
+        What a mechanism's own `certify` returns, with a delta if it has one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For anything but a mechanism, a table or a stochastic matrix.
+
+    Examples
+    --------
+    >>> certify([[731, 269], [269, 731]]).epsilon
+    0.9996975311194036
+    """
     if hasattr(table, "certify"):
         return table.certify(epsilon)
-    W = _as_array(table, "table")
+    W = as_array(table, "table")
     if W.dtype.kind not in "iu" or (W.ndim == 2 and W.size and W.sum() == len(W)):
         return certify_matrix(W, epsilon)
     found = certify_table(W, math.inf if epsilon is None else epsilon)
     return replace(found, claimed=found.epsilon) if epsilon is None else found
+
+# %% ../../nbs/privacy/02_mechanism.ipynb #8d1ea294
+_CHECKS = "in_label_order as_numbers prior_domain"
+_OLD_NAMES = {name: f"blockrr.privacy.checks:{name}" for name in _CHECKS.split()}
+_OLD_NAMES["release_chunks"] = "blockrr.privacy.randomizer:release_chunks"
+
+__getattr__ = moved(__name__, _OLD_NAMES)

@@ -13,7 +13,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from .mechanism import check_prior, in_label_order
+from .checks import check_integer, check_prior, check_real, in_label_order
 
 # %% ../../nbs/privacy/03_partition.ipynb #879c44c3
 def _indices(values, name) -> tuple:

@@ -13,8 +13,10 @@ from numbers import Real
 import numpy as np
 
 from .caution import rows_needed, warn_of_few_rows
+from .checks import check_epsilon
+from .integers import exact_epsilon
 from .labels import Domain
-from .sampling import RandomBits, check_epsilon, discrete_laplace, exact_epsilon
+from .sampling import RandomBits, discrete_laplace
 
 # %% ../../nbs/privacy/05_prior.ipynb #f00e79c7
 def n_prior_rows(
