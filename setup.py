@@ -27,7 +27,7 @@ setup(
     url=cfg["git_url"],
     keywords=cfg["keywords"].split(),
     packages=find_packages(include=["blockrr", "blockrr.*"]),
-    include_package_data=True,
+    package_data={"blockrr": ["py.typed"]},
     zip_safe=False,
     python_requires=">=" + cfg["min_python"],
     install_requires=cfg["requirements"].split(),

@@ -1,4 +1,4 @@
-"""Every public function of optimal, advise, audit, partition and study.paper_tables refuses junk, and says which parameter is meant."""
+"""Every public function of optimal, advise, audit, partition and paper_tables refuses junk by the parameter's name."""
 
 import math
 import re

@@ -19,11 +19,12 @@ def test_iteration_equals_table(loss):
         m = br.rr_on_bins(y, p, e, loss)
         costs = _Costs(y / (y[-1] - y[0]), p, math.exp(-e), loss)
         starts = _at_most(costs, k, k)
-        of = lambda starts: (
-            sum(costs.row(end - 1)[r] for r, end in zip(starts, [*starts[1:], k]))
-            / (1 + (len(starts) - 1) * math.exp(-e))
-        )
-        assert abs(of(m.starts.tolist()) - of(starts)) <= 1e-11 * float(costs.row(k - 1)[0])
+
+        def cost(starts):
+            within = sum(costs.row(end - 1)[r] for r, end in zip(starts, [*starts[1:], k]))
+            return within / (1 + (len(starts) - 1) * math.exp(-e))
+
+        assert abs(cost(m.starts.tolist()) - cost(starts)) <= 1e-11 * float(costs.row(k - 1)[0])
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,4 +1,4 @@
-"""Every comparator on odd grids and at extreme epsilons is certified, or refused with a way out; no delta is left unsaid."""
+"""Every comparator on odd grids and at extreme epsilons is certified, or refused with a way out; delta is stated."""
 
 import math
 

@@ -12,7 +12,7 @@ import pytest
 
 import blockrr as br
 from blockrr.learning import images
-from blockrr.privacy import advise, audit, bins, comparators, mechanism, optimal, partition, regression, stages
+from blockrr.privacy import advise, audit, bins, checks, comparators, mechanism, optimal, partition, regression, stages
 
 DOMAIN = ["never", "once", "often"]
 ANSWERS = pd.Series(["often"] * 70 + ["never"] * 25 + ["once"] * 5)

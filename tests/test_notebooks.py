@@ -242,3 +242,8 @@ def test_every_notebook_with_budgets_takes_one():
         code = ["".join(c["source"]) for c in cells_of(path) if c["cell_type"] == "code"]
         assert "\nepsilon = None" in parametrised()[path][0]
         assert sum(source.count("budgets(epsilon, epsilons)") for source in code) == 1, path.name
+
+
+def test_notebooks_are_small_enough_to_be_shown():
+    large = {book.name: size for book in BOOKS if (size := book.stat().st_size) > 200_000}
+    assert not large, f"run tools/shrink_pictures.py, or draw fewer points: {large}"

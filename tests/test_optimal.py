@@ -27,7 +27,10 @@ def priors(seed, n, K):
 
 
 def all_pairs_program(p, epsilon, floor=0, average=None):
-    "The program as the paper writes it, over all pairs and with e**epsilon: an oracle that shares no code with ours. `average`: what the mean of the diagonal must reach."
+    """The program as the paper writes it, over all pairs and with e**epsilon: an oracle that shares no code with ours.
+
+    `average`: what the mean of the diagonal must reach.
+    """
     from scipy.optimize import linprog
 
     K, rows = len(p), []
@@ -141,7 +144,7 @@ def test_papers_settings():
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_optimal_rr(epsilon):
     for p in priors(6, 12, 10):
-        f, K = br.frontier(p, epsilon), len(p)
+        f = br.frontier(p, epsilon)
         for t in (0, 1e-300, 1e-15, 0.3, 1 - 1e-12, 1):
             for rest in RESTS:
                 m = br.optimal_rr(p, epsilon, t * f.largest_floor, rest=rest)
@@ -280,7 +283,7 @@ def test_picture_of_both_frontiers_for_any_number_of_labels():
 @pytest.mark.parametrize("epsilon", [8.0, 12.5, 16.0, 20.0, 24.0])
 @pytest.mark.parametrize("below", [1e-3, 1e-5, 1e-8])
 def test_a_floor_close_to_rr_keeps_its_small_probabilities(epsilon, below):
-    "Every probability within 1e-12 of the ideal in 60 digits above 1e-6, within 16 units of 2**-62 below; 1 - t must not cancel."
+    "Within 1e-12 of the ideal in 60 digits above 1e-6, within 16 units of 2**-62 below; 1 - t must not cancel."
     p = np.array([0.6, 0.4, 1e-20, 1e-20, 1e-20])
     f = br.frontier(p, epsilon)
     floor = f.largest_floor * (1 - below)

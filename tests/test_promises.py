@@ -78,7 +78,10 @@ def test_bounds_of_exp_hold_and_are_close():
 def test_a_unit_too_much_is_found():
     low = 10**18
     most = low * mechanisms.exp_bounds(1.0, 256)[0] >> 256
-    judge = lambda high, denominator: mechanisms.judge_table([[high, low], [low, high]], denominator, 1.0)[0]
+
+    def judge(high, denominator):
+        return mechanisms.judge_table([[high, low], [low, high]], denominator, 1.0)[0]
+
     assert judge(most, most + low) == []
     assert judge(most + 1, most + 1 + low) == ["a ratio above e**epsilon"]
     assert judge(most, most + low + 1) == ["a row does not sum to the denominator"]
@@ -107,14 +110,20 @@ def test_a_wrong_certificate_is_found(change):
 def test_a_window_too_heavy_is_found():
     m = br.rp_with_prior([0.0, 1.0, 2.0], [1, 1], 1.0, delta=0.5)
     c1, c0 = map(int, m.weights)
-    judge = lambda c1, denominator: mechanisms.judge_interval(c1, c0, m.window, m.cells, denominator, True, 1.0)[0]
+
+    def judge(c1, denominator):
+        return mechanisms.judge_interval(c1, c0, m.window, m.cells, denominator, True, 1.0)[0]
+
     assert judge(c1, m.denominator) == []
     assert judge(2 * c1, m.denominator + 2 * m.window * c1)
 
 
 def test_draws_at_another_epsilon_are_found():
     rng, n = np.random.default_rng(0), 10**6
-    table = lambda epsilon: br.rr(10, epsilon).weights / 2**62
+
+    def table(epsilon):
+        return br.rr(10, epsilon).weights / 2**62
+
     assert draws.Tally(300).add(table(1.0) * n, table(1.0)) == []
     assert draws.Tally(300).add(table(1.02) * n, table(1.0)) == ["draws do not fit the table"]
     counts = np.array([rng.multinomial(n, [0.5, 0.5, 0])])

@@ -1,8 +1,9 @@
-"""The three rooms and their one direction; what importing blockrr loads."""
+"""The three packages and their one direction, no circle, no borrowed private name; what importing blockrr loads."""
 
 import ast
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,33 @@ def imports(path):
             yield from (a.name for a in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield ".".join(package[: len(package) + 1 - node.level] * bool(node.level) + [node.module or ""])
+
+
+def names_taken(path):
+    "(module, name) for everything that a file imports from a module of blockrr."
+    package = ["blockrr", path.parent.name]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            whole = ".".join(package[: len(package) + 1 - node.level] * bool(node.level) + [node.module or ""])
+            if whole.startswith("blockrr."):
+                yield from ((whole, alias.name) for alias in node.names)
+
+
+MODULES = {f"blockrr.{p.parent.name}.{p.stem}": p for p in PACKAGE.glob("*/*.py") if p.stem != "__init__"}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_private_name_of_another_module(module):
+    borrowed = [(m, name) for m, name in names_taken(MODULES[module]) if name.startswith("_")]
+    assert not borrowed
+
+
+def test_no_circle():
+    graph = {module: set(imports(path)) & set(MODULES) for module, path in MODULES.items()}
+    try:
+        tuple(TopologicalSorter(graph).static_order())
+    except CycleError as circle:
+        pytest.fail(f"a circle of imports: {' -> '.join(circle.args[1])}")
 
 
 @pytest.mark.parametrize("room", ALLOWED)

@@ -337,7 +337,8 @@ m, y, bits = br.rr(10, 1.0), np.zeros(500, np.uint8), RandomBits()
 m.privatize(y); bits.words(3); chunks = m.privatize_chunks([y] * 9); next(chunks)
 read, write = os.pipe()
 if (child := os.fork()) == 0:
-    os.write(write, m.privatize(y).tobytes() + next(chunks).tobytes() + bits.words(4).tobytes() + m.privatize(y, seed=1).tobytes())
+    drawn = [m.privatize(y), next(chunks), bits.words(4), m.privatize(y, seed=1)]
+    os.write(write, b"".join(d.tobytes() for d in drawn))
     os._exit(0)
 os.waitpid(child, 0)
 theirs, ours = os.read(read, 4096), (m.privatize(y), next(chunks), bits.words(4), m.privatize(y, seed=1))

@@ -2,9 +2,9 @@
 
     python tools/bench_bins.py [--sizes 100,400,2000,5000] [--repeats 5] [--epsilon 3] [--json FILE]
 
-Every size and loss runs in a process of its own. "seconds" is the median over the repeats of one whole call of rr_on_bins
-(bins, table, integers); "peak MB" is the process's largest resident memory, Python and NumPy included. Of the "base MB" of it,
-nothing is due to the bins: it is what the process held after its imports.
+Every size and loss runs in a process of its own. "seconds" is the median over the repeats of one call of rr_on_bins
+(bins, table, integers); "peak MB" is the process's largest resident memory, Python and NumPy included. Of the
+"base MB" of it, nothing is due to the bins: it is what the process held after its imports.
 """
 
 import argparse
@@ -73,7 +73,8 @@ def main():
             r = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
             rows.append(r)
             print(
-                f"{r['k']:6} {r['loss']:>9} {r['bins']:5} {r['seconds']:9.4f} {r['slowest']:9.4f} {r['peak_mb']:8} {r['base_mb']:8}",
+                f"{r['k']:6} {r['loss']:>9} {r['bins']:5} {r['seconds']:9.4f} {r['slowest']:9.4f} "
+                f"{r['peak_mb']:8} {r['base_mb']:8}",
                 flush=True,
             )
     if o.json:

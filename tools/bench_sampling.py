@@ -2,9 +2,10 @@
 
     python tools/bench_sampling.py [--labels 10000000] [--repeats 7] [--epsilon 1] [--json FILE]
 
-Every line is the median over the repeats, and the contestants take turns, so that a busy machine slows all of them alike.
-"x ordinary" is the median over the repeats of the ratio within one turn. The public libraries are optional (multi-freq-ldpy,
-opendp, pure-ldp): those that cannot be imported are listed as absent. They release label by label and get fewer labels.
+Every line is the median over the repeats, and the contestants take turns, so that a busy machine slows all alike.
+"x ordinary" is the median over the repeats of the ratio within one turn. The public libraries are optional
+(multi-freq-ldpy, opendp, pure-ldp): those that cannot be imported are listed as absent. They release label by label
+and get fewer labels.
 "Extra memory" is what NumPy and Python allocate beyond the released column, for n and for 4 n labels.
 """
 
@@ -42,7 +43,7 @@ def raw_bits(n, bits_each):
 
 
 def peers(epsilon):
-    "(name, function from a list of labels to released labels) for the public libraries that are there; then those that are not."
+    "(name, function from a list of labels to released ones) for the public libraries that are there; then the others."
     there, absent = [], []
     p = math.exp(epsilon) / (math.exp(epsilon) + K - 1)
     try:
@@ -97,7 +98,7 @@ def contestants(n, epsilon):
 
 
 def measure(names, repeats):
-    "Wall and processor nanoseconds a label, [contestant][repeat]; all take one turn per repeat, the first is a rehearsal."
+    "Wall and processor ns a label, [contestant][repeat]; all take one turn per repeat, the first is a rehearsal."
     wall, cpu = ([[] for _ in names] for _ in range(2))
     for turn in range(repeats + 1):
         for i, (_, n, f) in enumerate(names):
@@ -149,7 +150,8 @@ def main():
     middle = statistics.median
     rows = []
     print(
-        f"{args.labels:,} labels, epsilon {args.epsilon:g}, {args.repeats} repeats; Python {platform.python_version()}, NumPy {np.__version__}, "
+        f"{args.labels:,} labels, epsilon {args.epsilon:g}, {args.repeats} repeats; "
+        f"Python {platform.python_version()}, NumPy {np.__version__}, "
         f"{os.cpu_count()} processors" + (f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "")
     )
     print(f"{'':36}{'ns a label':>12}{'(fastest)':>12}{'cpu ns':>12}{'x ordinary':>12}")
@@ -166,9 +168,8 @@ def main():
         print(f"{name:36}{row['ns']:12,.2f}{row['fastest']:12,.2f}{row['cpu_ns']:12,.2f}{row['times_ordinary']:12,.3g}")
     at = {name: i for i, (name, *_) in enumerate(names)}
     for name in (LONG, "blockrr K=1000, uint16"):
-        print(
-            f"two threads, {name[8:]}: x {middle(a / b for a, b in zip(wall[at[name]], wall[at[name + ', 2 threads']])):.2f}"
-        )
+        gain = middle(a / b for a, b in zip(wall[at[name]], wall[at[name + ", 2 threads"]]))
+        print(f"two threads, {name[8:]}: x {gain:.2f}")
     most = ceiling(args.repeats)
     print(f"two threads, two independent np.sort (what the machine has to give): x {most:.2f}")
     memory = {

@@ -1,7 +1,7 @@
 """Times of the promises in the README: import, a release of ten million labels, and (with --study) the laptop profile.
 
     python tools/benchmark.py            import and release
-    python tools/benchmark.py --study    also the whole laptop profile with an empty cache, and a second run with nothing to do
+    python tools/benchmark.py --study    also the laptop profile with an empty cache, and a run with nothing to do
     python tools/benchmark.py --study --output results/bench/study.json    the same, kept as a record
 
 Figures are medians over --runs repetitions (the study runs once); ratios are against a peer in the same process.
@@ -33,7 +33,10 @@ def timed(f, runs):
 
 def import_time(runs):
     "Seconds of `import blockrr` in a fresh interpreter, an empty interpreter subtracted."
-    run = lambda code: timed(lambda: subprocess.run([sys.executable, "-c", code], check=True), runs)
+
+    def run(code):
+        return timed(lambda: subprocess.run([sys.executable, "-c", code], check=True), runs)
+
     return run("import blockrr") - run("pass")
 
 
@@ -62,9 +65,11 @@ def study(profile):
     command = [str(Path(sys.executable).parent / "blockrr"), "reproduce", "--profile", profile]
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "BLOCKRR_CACHE": f"{folder}/cache"}
-        run = lambda: subprocess.run(
-            [*command, "--output", f"{folder}/out"], check=True, env=env, stdout=subprocess.DEVNULL
-        )
+
+        def run():
+            output = ["--output", f"{folder}/out"]
+            subprocess.run([*command, *output], check=True, env=env, stdout=subprocess.DEVNULL)
+
         first, second = timed(run, 1), timed(run, 1)
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
     return [

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The first minutes on a lent GPU: correctness and speed, then the study's trainings in order of priority.
+# The first minutes on a GPU that is available for minutes: correctness and speed, then the study's trainings in order of priority.
 #   tools/gpu_first.sh BENCH_MINUTES BATCH_MINUTES [PACK]     e.g.  tools/gpu_first.sh 3 6.2
 # Needs python3 with torch, numpy and scipy, and a bare pack (`blockrr data pack --bare`), by default .pack/blockrr-cifar10.bare.zip.
 # A pack that is too large for one transfer may come in parts (PACK.part0, PACK.part1, made by `split -n 2 -d -a 1`) in several calls;

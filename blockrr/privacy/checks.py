@@ -14,11 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from .labels import Domain
-
 # %% auto #0
 __all__ = ['check_real', 'check_integer', 'check_epsilon', 'check_threads', 'in_label_order', 'table_in_label_order', 'as_array',
-           'as_numbers', 'check_counts', 'check_prior', 'prior_domain', 'moved']
+           'as_numbers', 'check_counts', 'check_prior', 'moved']
 
 # %% ../../nbs/privacy/00_checks.ipynb #f2e01b45
 def check_real(
@@ -118,8 +116,9 @@ def _wanted(labels, n):
     "Return the labels whose order is wanted: of a domain given as K or as a sequence, or as many as there are."
     if labels is None:
         return range(n)
-    if isinstance(labels, Domain):
-        labels = labels.values
+    values = getattr(labels, "values", None)
+    if isinstance(values, tuple):
+        labels = values  # of a Domain
     return range(labels) if isinstance(labels, Integral) else labels
 
 # %% ../../nbs/privacy/00_checks.ipynb #3cdbbea8
@@ -216,26 +215,13 @@ def check_prior(
     if len(p) != n_labels:
         raise ValueError(f"prior: needs {n_labels} weights, one for each label, got {len(p)}")
     if not np.isfinite(p).all():
-        raise ValueError("prior: weights must be finite numbers, got NaN or infinity")
+        raise ValueError("prior: needs finite weights, got NaN or infinity")
     if (p < 0).any():
-        raise ValueError(f"prior: weights must be >= 0, got {p.min():g} for label {p.argmin()}")
+        raise ValueError(f"prior: needs weights >= 0, got {p.min():g} for label {p.argmin()}")
     if not p.any():
-        raise ValueError("prior: all weights are zero; at least one must be positive")
+        raise ValueError("prior: needs a positive weight, got none: all weights are zero")
     p = p / p.max() + 0.0  # -0.0 becomes 0.0; so that the sum neither overflows nor underflows
     return p / math.fsum(p)
-
-
-def prior_domain(
-    labels: Any,  # the public domain: an integer K or a sequence; None: 0 .. n_labels-1
-    prior: Any,  # its prior, n_labels weights
-) -> Domain:  # TypeError or ValueError that names `labels`, or `prior` where that gives the number of labels
-    "Return the public domain that a prior belongs to."
-    if labels is None:
-        return Domain(len(check_prior(prior)))
-    try:
-        return Domain(labels)
-    except (TypeError, ValueError) as e:
-        raise type(e)(str(e).replace("domain:", "labels:")) from None
 
 # %% ../../nbs/privacy/00_checks.ipynb #d9f79921
 def moved(

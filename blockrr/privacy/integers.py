@@ -160,7 +160,7 @@ def integer_table(
     else:
         floor = P.min(0)
         if (P * math.exp(-epsilon) > floor * (1 + 1e-9) + 1e-300).any():
-            raise ValueError(f"transition: is not {epsilon}-private: a column's entries differ by more than e**epsilon")
+            raise ValueError(f"transition: needs ratios of at most e**epsilon in each column, is not {epsilon}-private")
         bounds = _closest_bounds(P, epsilon)
     table = np.zeros(T.shape, np.int64)
     table[:, live] = _rounded(P, bounds)
@@ -180,11 +180,11 @@ def check_transition(
     if T.ndim != 2 or min(T.shape) < 1:
         raise ValueError(f"transition: needs a matrix [n_labels, n_outputs], got shape {T.shape}")
     if not (np.isfinite(T).all() and (T >= 0).all()):
-        raise ValueError("transition: entries must be finite and not negative")
+        raise ValueError("transition: needs finite entries that are not negative")
     sums = T.sum(1)
     off = np.abs(sums - 1)
     if off.max() > 1e-9:
-        raise ValueError(f"transition: every row must sum to 1, a row sums to {sums[off.argmax()]:.12g}")
+        raise ValueError(f"transition: needs rows that sum to 1, got a row that sums to {sums[off.argmax()]:.12g}")
     return T
 
 # %% ../../nbs/privacy/01_integers.ipynb #24666edf
@@ -246,7 +246,7 @@ def certify_table(
         raise ValueError("weights: needs a matrix of integers >= 0")
     W = W.astype(np.int64) if W.max() < 2**63 else W
     if len(set(_row_sums(W))) != 1 or not W.any():
-        raise ValueError("weights: all rows must have the same positive sum")
+        raise ValueError("weights: needs rows with the same positive sum")
     high, low = W.max(0), W.min(0)
     ratio, j = _worst_column(high.tolist(), low.tolist())
     if math.isinf(epsilon):
@@ -280,4 +280,4 @@ def _check_fractions(T):
     if not all(isinstance(v, Rational) for v in T.flat):
         raise TypeError("transition: needs floats, integers or Fractions")
     if T.ndim != 2 or not T.size or min(T.flat) < 0 or any(sum(row) != 1 for row in T.tolist()):
-        raise ValueError("transition: rows of Fractions must be >= 0 and sum to exactly 1")
+        raise ValueError("transition: needs rows of Fractions that are >= 0 and sum to exactly 1")

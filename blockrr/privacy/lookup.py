@@ -28,7 +28,7 @@ class Sampler(Protocol):
         "Return work space for `fill`, one for each thread."
         ...
 
-    def fill(self, codes, random, more: Callable[[int], np.ndarray], index, out) -> None:
+    def fill(self, codes: Any, random: Any, more: Callable[[int], np.ndarray], index: Any, out: Any) -> None:
         "Write outputs for at most `step` codes, given a random number each; more(n): n further words of 64 bits."
         ...
 

@@ -80,7 +80,7 @@ class _Table(Randomizer):
         "Return the code that the sampler writes for each output: the index of its label."
         columns = [self.labels.index(output) if output in self.labels else -1 for output in outputs]
         if -1 in columns or len(set(columns)) < len(columns):
-            raise ValueError("outputs: must be distinct labels of the domain")
+            raise ValueError("outputs: needs distinct labels of the domain")
         return np.array(columns, np.intp)
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #2235b52d
@@ -175,7 +175,8 @@ class Mechanism(_TableRandomizer):
 
     Examples
     --------
-    >>> m = Mechanism([[0.7, 0.3], [0.3, 0.7]], 1, ["no", "yes"])
+    >>> import blockrr as br
+    >>> m = br.Mechanism([[0.7, 0.3], [0.3, 0.7]], 1, ["no", "yes"])
     >>> m.privatize(["no", "no", "yes"], seed=1)
     ['no', 'yes', 'yes']
     """
@@ -282,7 +283,7 @@ def _heat_map(mechanism, ax):
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #e5be3210
 def label_columns(
-    mechanism: Mechanism,
+    mechanism: Any,  # a Mechanism
     name: str = "mechanism",  # the parameter that it came as, for errors
 ) -> np.ndarray:  # int [n_outputs], indices into `labels`; TypeError or ValueError where an output is no label
     "Return which label each output is."
@@ -321,8 +322,9 @@ def certify(table: Any, epsilon: float | None = None) -> Any:
 
     Examples
     --------
-    >>> certify([[731, 269], [269, 731]]).epsilon
-    0.9996975311194036
+    >>> import blockrr as br
+    >>> br.certify([[731, 269], [269, 731]]).epsilon
+    0.9997020801479395
     """
     if hasattr(table, "certify"):
         return table.certify(epsilon)
@@ -333,8 +335,10 @@ def certify(table: Any, epsilon: float | None = None) -> Any:
     return replace(found, claimed=found.epsilon) if epsilon is None else found
 
 # %% ../../nbs/privacy/02_mechanism.ipynb #8d1ea294
-_CHECKS = "in_label_order as_numbers prior_domain"
-_OLD_NAMES = {name: f"blockrr.privacy.checks:{name}" for name in _CHECKS.split()}
-_OLD_NAMES["release_chunks"] = "blockrr.privacy.randomizer:release_chunks"
-
+_OLD_NAMES = {
+    "in_label_order": "blockrr.privacy.checks:in_label_order",
+    "as_numbers": "blockrr.privacy.checks:as_numbers",
+    "prior_domain": "blockrr.privacy.labels:prior_domain",
+    "release_chunks": "blockrr.privacy.randomizer:release_chunks",
+}
 __getattr__ = moved(__name__, _OLD_NAMES)

@@ -104,7 +104,7 @@ def _goes_in_pieces(randomizer, labels) -> bool:
 
 def _in_pieces(randomizer, column, draw, threads) -> np.ndarray:
     "Release a long column piece by piece into one array."
-    out = None
+    out: Any = None
     for start in range(0, len(column), _PIECE):
         piece = column[start : start + _PIECE]
         try:

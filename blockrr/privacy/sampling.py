@@ -259,6 +259,7 @@ def draw(
     weights: ArrayLike,  # int64 [n_labels, n_outputs], rows sum to 2**62
     codes: ArrayLike,  # int [n], the true labels' row numbers; ValueError outside 0 .. n_labels-1
     bits: RandomBits,  # where the randomness comes from
+    *,
     threads: int = 1,  # how many threads share the work; does not change the result
 ) -> np.ndarray:  # the smallest unsigned integers that hold a column number, [n]
     "Draw one output for every label, with exactly the probabilities weights / 2**62."

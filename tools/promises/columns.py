@@ -305,9 +305,9 @@ def offer(labels, domain, mechanism, method, ledger) -> list:
     "What is wrong with how a mechanism and a release receive a bad column."
     wrong = [verdict(lambda: mechanism.privatize(labels))]
     if domain is not REALS:
-        release = lambda: br.release(labels, 1.0, domain, method=method, ledger=ledger, dataset_id="d", budget=1e9)
         before = ledger.account("d")
-        wrong.append(verdict(release))
+        budget = dict(ledger=ledger, dataset_id="d", budget=1e9)
+        wrong.append(verdict(lambda: br.release(labels, 1.0, domain, method=method, **budget)))
         if ledger.account("d") != before:
             wrong.append("the ledger was debited")
     return sorted(set(wrong) - {""})

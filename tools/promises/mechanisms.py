@@ -166,7 +166,10 @@ def judge_limits(mechanism, kind, rows, epsilon) -> list:
     if kind not in ("rr", "randomized_response"):
         return wrong
     same, other = _randomised_response(len(rows), epsilon, mechanism.denominator)
-    room = lambda x: 0 if math.isinf(epsilon) else max(32, 2 * x // 10**12)
+
+    def room(integer):
+        return 0 if math.isinf(epsilon) else max(32, 2 * integer // 10**12)
+
     near = np.where(np.eye(len(rows)) > 0, room(same), room(other))
     wanted = np.where(np.eye(len(rows)) > 0, same, other)
     if np.shape(rows) != wanted.shape or (np.abs(np.array(rows) - wanted) > near).any():
@@ -233,7 +236,10 @@ def random_partition(rng, K) -> br.Partition:
     outputs = rng.permutation(K)[: rng.integers(2, K + 1)].tolist()
     half = int(rng.integers(1, len(outputs)))
     b = int(rng.integers(1, min(half, len(outputs) - half) + 1))
-    pick = lambda pool: tuple(rng.choice(pool, b, replace=False).tolist())
+
+    def pick(pool):
+        return tuple(rng.choice(pool, b, replace=False).tolist())
+
     near = tuple(pick(outputs[:half] if y in majority else outputs[half:]) for y in range(K))
     seen = sorted({o for y in majority for o in near[y]})
     return br.Partition(majority, minority, seen[: rng.integers(len(seen) + 1)], outputs, near)
