@@ -146,7 +146,7 @@ def test_bad_input():
         br.optimal_subsets(15, 1.0)
     with pytest.raises(ValueError, match="prior: needs 4 weights"):
         br.optimal_subsets(4, 1.0, [1, 2, 3])
-    with pytest.raises(ValueError, match="prior: weights must be >= 0"):
+    with pytest.raises(ValueError, match="prior: needs weights >= 0"):
         br.optimal_subsets(3, 1.0, [1, -1, 3])
     with pytest.raises(ValueError, match="epsilon"):
         br.optimal_subsets(3, math.nan)

@@ -277,11 +277,11 @@ def test_difference_sets():
 
 
 def test_recipes_come_back_from_json():
-    for book in (all_sets(6, 2), cyclic_sets(40, 9), cyclic_sets(13, 4), cyclic_sets(30, 5, seed=2**100)):
+    for book in (all_sets(6, 2), cyclic_sets(40, 9), cyclic_sets(13, 4), cyclic_sets(30, 5, stream=2**100)):
         assert codebook_from_recipe(json.loads(json.dumps(book.recipe))) == book
     recipe = cyclic_sets(40, 9).recipe
     assert len(json.dumps(recipe)) < 400
-    for wrong in ({"seed": 1}, {"size": 8}, {"picks": recipe["picks"][:-1]}, {"sha256": "0" * 64}, {"n_labels": 41}):
+    for wrong in ({"stream": 1}, {"size": 8}, {"picks": recipe["picks"][:-1]}, {"sha256": "0" * 64}, {"n_labels": 41}):
         with pytest.raises(ValueError, match="digest"):
             codebook_from_recipe({**recipe, **wrong})
     with pytest.raises(TypeError, match="recipe: needs a mapping"):

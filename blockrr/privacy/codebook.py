@@ -30,7 +30,7 @@ MAX_SETS = 1 << 20  # of a codebook
 MAX_MEMBERS = 1 << 26  # sets times labels, where all are written out
 
 
-def _check_sets(sets: ArrayLike, n_labels: int) -> np.ndarray:
+def _check_sets(sets: Any, n_labels: int) -> np.ndarray:
     "Return sets of label indices as int32 [n_sets, size], each in order, or refuse them by name."
     array = np.sort(_as_rows(sets), axis=1)
     if array.min() < 0 or array.max() >= n_labels:
@@ -40,7 +40,7 @@ def _check_sets(sets: ArrayLike, n_labels: int) -> np.ndarray:
     return array.astype(np.int32)
 
 
-def _as_rows(sets: ArrayLike) -> np.ndarray:  # int64 [n_sets, size]
+def _as_rows(sets: Any) -> np.ndarray:  # int64 [n_sets, size]
     "Return sets of one size as the rows of an array."
     if isinstance(sets, np.ndarray) and sets.ndim == 2 and sets.dtype.kind in "iu" and sets.size:
         return sets.astype(np.int64)
@@ -311,9 +311,9 @@ MOST_BASE_SETS = 64
 MOST_OF_ALL = 4096  # sets, if all are taken
 
 
-def _public_set(n_labels: int, size: int, seed: int, number: int) -> np.ndarray:
-    "Return the base set of this number in the public stream of a seed."
-    words = RandomBits(seed, "codebook", n_labels, size, number).words(n_labels)
+def _public_set(n_labels: int, size: int, stream: int, number: int) -> np.ndarray:
+    "Return the base set of this number in a public stream."
+    words = RandomBits(stream, "codebook", n_labels, size, number).words(n_labels)
     return np.sort(np.argsort(words, kind="stable")[:size])
 
 
@@ -323,12 +323,12 @@ def _power(n_labels: int, members: np.ndarray) -> np.ndarray:  # float [n_labels
     return abs(np.fft.rfft(indicator)) ** 2
 
 
-def _search(n_labels: int, size: int, seed: int, aim: float, most: int) -> list[int]:
+def _search(n_labels: int, size: int, stream: int, aim: float, most: int) -> list[int]:
     "Return the numbers of the public sets that make a good codebook together."
     picks, total = [], np.zeros(n_labels // 2 + 1)
     while len(picks) < most:
         start = CANDIDATES * len(picks)
-        powers = [_power(n_labels, _public_set(n_labels, size, seed, start + i)) for i in range(CANDIDATES)]
+        powers = [_power(n_labels, _public_set(n_labels, size, stream, start + i)) for i in range(CANDIDATES)]
         worth = [_criterion_of(total + power + 1e-6 * size, n_labels) for power in powers]
         best = int(np.argmax(worth))
         picks.append(start + best)
@@ -352,24 +352,24 @@ def all_sets(
 def cyclic_sets(
     n_labels: int,  # K
     size: int,  # w, from 1 to K - 1
-    seed: int = 0,  # public: the codebook is no secret
+    stream: int = 0,  # the number of the public stream; nothing about it is secret
     *,
     aim: float | None = None,  # the A-criterion to reach; None: .98, beyond 1,000 labels .95
 ) -> Codebook:
     "Return base sets in all shifts: a perfect one where it is known, else as many of a public stream as are needed."
     size = check_integer("size", size, 1, check_integer("n_labels", n_labels, 2, MAX_SETS) - 1)
-    seed = check_integer("seed", seed, 0)
+    stream = check_integer("stream", stream, 0)
     if (perfect := difference_set(n_labels, size)) is not None:
         return Codebook(n_labels, [perfect], cyclic=True)
     if aim is None:
         aim = 0.98 if n_labels <= 1000 else 0.95
     most = max(1, min(MOST_BASE_SETS, MAX_SETS // n_labels))
-    return _from_stream(n_labels, size, seed, _search(n_labels, size, seed, aim, most))
+    return _from_stream(n_labels, size, stream, _search(n_labels, size, stream, aim, most))
 
 
-def _from_stream(n_labels: int, size: int, seed: int, picks: list[int]) -> Codebook:
-    sets = [_public_set(n_labels, size, seed, number) for number in picks]
-    source = {"kind": "stream", "seed": seed, "picks": list(picks)}
+def _from_stream(n_labels: int, size: int, stream: int, picks: list[int]) -> Codebook:
+    sets = [_public_set(n_labels, size, stream, number) for number in picks]
+    source = {"kind": "stream", "stream": stream, "picks": list(picks)}
     return Codebook(n_labels, np.array(sets), cyclic=True, source=source)
 
 
@@ -395,7 +395,7 @@ def codebook_from_recipe(
             book = all_sets(n_labels, size)
         elif kind == "stream":
             picks = [check_integer("picks", number, 0) for number in recipe["picks"]]
-            book = _from_stream(n_labels, size, recipe["seed"], picks)
+            book = _from_stream(n_labels, size, recipe["stream"], picks)
         elif kind in ("cyclic", "sets"):
             book = Codebook(n_labels, recipe["sets"], cyclic=kind == "cyclic")
         else:

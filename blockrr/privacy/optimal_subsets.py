@@ -181,7 +181,7 @@ def _most_informative(p: np.ndarray, epsilon: float) -> tuple[Columns, _Design]:
         weights = np.append(0.9 * weights, 0.1)
     else:
         raise RuntimeError("optimal_subsets: Frank-Wolfe did not reach its gap in 500 steps")
-    mean = sum(weight * design.theta for weight, design in zip(weights, designs))
+    mean = np.sum([weight * design.theta for weight, design in zip(weights, designs)], axis=0)
     return columns, _Design(mean, J)
 
 
@@ -283,14 +283,18 @@ def optimal_subsets(labels: Any, epsilon: float, prior: ArrayLike | None = None)
     domain, epsilon = Domain(labels), check_epsilon(epsilon)
     _check_number(len(domain))
     p = check_prior(np.ones(len(domain)) if prior is None else prior, domain)
-    if epsilon == 0 or epsilon > 36:
-        theta = None  # nothing is said by any; or RR changes no label in 10**15
-    else:
-        columns, design = _most_informative(p, epsilon)
-        theta = _fewer(design, columns)
-    if theta is None or columns.members[theta > 0].sum() == len(domain):
-        warn_of_single_labels(len(domain), epsilon)
-        return rr(domain, epsilon)
-    on = theta > 0
-    transition = (columns.values[on] * theta[on, None]).T
-    return SetMechanism(transition, epsilon, domain, members=columns.members[on], name="OptimalSubsets")
+    if epsilon == 0 or epsilon > 36:  # nothing is said by any; or RR changes no label in 10**15
+        return _single_labels(domain, epsilon)
+    columns, design = _most_informative(p, epsilon)
+    theta = _fewer(design, columns)
+    used = columns.chosen(theta > 0)
+    if used.members.sum() == len(domain):
+        return _single_labels(domain, epsilon)
+    transition = (used.values * theta[theta > 0, None]).T
+    return SetMechanism(transition, epsilon, domain, members=used.members, name="OptimalSubsets")
+
+
+def _single_labels(domain: Domain, epsilon: float) -> Mechanism:
+    "Return randomized response, where no sets are better."
+    warn_of_single_labels(len(domain), epsilon)
+    return rr(domain, epsilon)
