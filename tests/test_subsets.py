@@ -3,6 +3,7 @@
 import json
 import math
 import pickle
+import tracemalloc
 from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations
@@ -233,6 +234,29 @@ def test_containers():
         assert isinstance(released, type(column)) and m.likelihood(released).shape == (2, 5)
     big = without_a_table(300, 1.0, 80)
     assert big.privatize(np.arange(200, dtype=np.uint8)).dtype == np.uint16  # 7,200 sets
+
+
+def test_dask_draws_alike():
+    dd, pd = pytest.importorskip("dask.dataframe"), pytest.importorskip("pandas")
+    from dask.base import tokenize
+
+    for m in (br.subset_response(list("abcdefgh"), 0.5), without_a_table(60, 1.0, 15)):
+        y = pd.Series(list(m.labels) * 5)
+        released = dd.from_pandas(y, npartitions=3).map_partitions(m.privatize, meta=(None, "int64")).compute()
+        assert len(released) == len(y) and m.likelihood(released).shape == (len(y), len(m.labels))
+        assert tokenize(m) == tokenize(pickle.loads(pickle.dumps(m)))
+        assert tokenize(m) != tokenize(br.subset_response(m.labels, 0.51))
+
+
+def test_memory_of_the_output_without_a_table():
+    m = br.subset_response(1000, 1.0)
+    y = np.arange(2_000_000, dtype=np.uint16) % 1000
+    m.privatize(y[:10])
+    tracemalloc.start()
+    released = m.privatize(y)
+    extra = tracemalloc.get_traced_memory()[1] - 2 * released.nbytes  # drawn, and in the container
+    tracemalloc.stop()
+    assert isinstance(m, SubsetResponse) and extra < 8_000_000
 
 
 # codebooks

@@ -22,8 +22,8 @@ from .checks import check_integer
 from .sampling import RandomBits
 
 # %% auto #0
-__all__ = ['MAX_SETS', 'MAX_MEMBERS', 'CANDIDATES', 'MOST_BASE_SETS', 'MOST_OF_ALL', 'a_criterion', 'Codebook', 'difference_set',
-           'all_sets', 'cyclic_sets', 'make_codebook', 'codebook_from_recipe']
+__all__ = ['MAX_SETS', 'MAX_MEMBERS', 'CANDIDATES', 'MOST_BASE_SETS', 'MOST_OF_ALL', 'TABLE_ENTRIES', 'a_criterion', 'Codebook',
+           'difference_set', 'all_sets', 'cyclic_sets', 'make_codebook', 'codebook_from_recipe']
 
 # %% ../../nbs/privacy/16_codebook.ipynb #b836edd1
 MAX_SETS = 1 << 20  # of a codebook
@@ -309,6 +309,7 @@ def difference_set(
 CANDIDATES = 32  # for every base set
 MOST_BASE_SETS = 64
 MOST_OF_ALL = 4096  # sets, if all are taken
+TABLE_ENTRIES = 1 << 20  # labels times sets; what is larger is sampled without a table
 
 
 def _public_set(n_labels: int, size: int, stream: int, number: int) -> np.ndarray:
@@ -330,10 +331,10 @@ def _search(n_labels: int, size: int, stream: int, aim: float, most: int) -> lis
         start = CANDIDATES * len(picks)
         powers = [_power(n_labels, _public_set(n_labels, size, stream, start + i)) for i in range(CANDIDATES)]
         worth = [_criterion_of(total + power + 1e-6 * size, n_labels) for power in powers]
-        best = int(np.argmax(worth))
+        best = int(np.argmax(np.array(worth) >= max(worth) - 1e-9))  # the first of equals, on any machine
         picks.append(start + best)
         total += powers[best]
-        if _criterion_of(total, n_labels) >= aim:
+        if _criterion_of(total, n_labels) >= aim - 1e-9:
             break
     return picks
 
@@ -379,8 +380,10 @@ def make_codebook(
 ) -> Codebook:
     "Return all sets where these are at most 4,096, else a codebook of cyclic shifts."
     size = check_integer("size", size, 1, check_integer("n_labels", n_labels, 2, MAX_SETS) - 1)
-    fits = min(size, n_labels - size) <= 12 and math.comb(n_labels, size) <= MOST_OF_ALL
-    return all_sets(n_labels, size) if fits else cyclic_sets(n_labels, size)
+    few = min(size, n_labels - size) <= 12 and math.comb(n_labels, size) <= MOST_OF_ALL
+    if few and n_labels * math.comb(n_labels, size) <= TABLE_ENTRIES:
+        return all_sets(n_labels, size)
+    return cyclic_sets(n_labels, size)
 
 # %% ../../nbs/privacy/16_codebook.ipynb #fa35d3b5
 def codebook_from_recipe(

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from .caution import warn
 from .checks import check_epsilon, check_integer
 from .classification import rr
-from .codebook import Codebook, make_codebook
+from .codebook import TABLE_ENTRIES, Codebook, make_codebook
 from blockrr.privacy.integers import (
     DENOMINATOR,
     MAX_ENTRIES,
@@ -30,8 +30,8 @@ from .mechanism import Mechanism
 from .sets import SetMechanism, debias_sets
 
 # %% auto #0
-__all__ = ['TABLE_ENTRIES', 'information_over_rr', 'best_size', 'set_weights', 'SubsetResponse', 'warn_of_single_labels',
-           'check_labels', 'subset_response', 'respond_with_sets']
+__all__ = ['information_over_rr', 'best_size', 'set_weights', 'SubsetResponse', 'warn_of_single_labels', 'check_labels',
+           'subset_response', 'respond_with_sets']
 
 # %% ../../nbs/privacy/16_subsets.ipynb #570fe553
 def information_over_rr(
@@ -255,9 +255,6 @@ def warn_of_single_labels(
     )
 
 # %% ../../nbs/privacy/16_subsets.ipynb #1abb498c
-TABLE_ENTRIES = 1 << 20  # labels times sets; cyclic codebooks beyond are sampled without a table
-
-
 def check_labels(codebook: Codebook, domain: Domain) -> None:
     "Refuse a codebook for another number of labels."
     if codebook.n_labels != len(domain):
