@@ -56,7 +56,8 @@ def rr(labels: DomainLike, epsilon: float) -> Mechanism:
     >>> br.rr(2, 1.0).privatize([0, 1, 1], seed=1)
     [0, 1, 1]
     """
-    domain, epsilon = Domain(labels), check_epsilon(epsilon)
+    domain = Domain(labels)
+    epsilon = check_epsilon(epsilon)
     if len(domain) ** 2 > MAX_ENTRIES:
         return RandomizedResponse(domain, epsilon)
     return Mechanism(response_table(len(domain), math.exp(-epsilon)), epsilon, domain, name="RR")
@@ -261,7 +262,8 @@ def rr_with_prior(prior: Any, epsilon: float, k: int | None = None, labels: Doma
     ('often', 'at times')
     """
     domain = prior_domain(labels, prior)
-    p, epsilon = check_prior(prior, domain), check_epsilon(epsilon)
+    p = check_prior(prior, domain)
+    epsilon = check_epsilon(epsilon)
     k = best_k(p, epsilon) if k is None else check_integer("k", k, 1, len(p))
     kept = sorted(np.argsort(-p, kind="stable")[:k].tolist())  # equal priors: the smaller index
     check_size(len(p), k)

@@ -241,7 +241,8 @@ def certify_table(
     epsilon: float,  # the claimed epsilon, 0 to infinity
 ) -> Certificate:  # ValueError for negative entries or unequal row sums
     "Return the exact epsilon of a table of integers."
-    W, epsilon = np.asarray(weights), check_epsilon(epsilon)
+    W = np.asarray(weights)
+    epsilon = check_epsilon(epsilon)
     if W.ndim != 2 or W.dtype.kind not in "iu" or not W.size or (W < 0).any():
         raise ValueError("weights: needs a matrix of integers >= 0")
     W = W.astype(np.int64) if W.max() < 2**63 else W

@@ -133,7 +133,8 @@ class _Alias:
         return np.empty(self.step, np.intp)
 
     def fill(self, codes, random, more, index, out):
-        index, k = index[: len(codes)], self.k
+        k = self.k
+        index = index[: len(codes)]
         cell = random >> np.uint32(32 - k)
         rest = random & np.uint32((1 << 32 - k) - 1)
         np.left_shift(codes, k, out=index, dtype=np.intp, casting="unsafe")

@@ -206,7 +206,8 @@ def weight_matrix(prior: Any, sigma: float) -> np.ndarray:
     ----------
     Equation (3.3) of the BlockRR paper.
     """
-    p, sigma = check_prior(prior), _check_sigma(sigma)
+    p = check_prior(prior)
+    sigma = _check_sigma(sigma)
     return p * np.where(np.eye(len(p)) > 0, 1, np.exp(-1 / sigma))
 
 

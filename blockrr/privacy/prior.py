@@ -72,7 +72,8 @@ def _project(counts, n) -> list:  # of Fraction
     for j, c in enumerate(sorted(counts, reverse=True), 1):
         if j * c <= total + c - n:
             break
-        total, kept = total + c, j
+        total += c
+        kept = j
     return [Fraction(max(kept * c - total + n, 0), kept * n) for c in counts]
 
 

@@ -151,7 +151,8 @@ class Randomizer(_Pieces):
         TypeError, ValueError
             For a label that is missing or unknown, or another bad argument; nothing is released then.
         """
-        draw, threads = self.drawer(self.random_bits(seed)), check_threads(threads)
+        draw = self.drawer(self.random_bits(seed))
+        threads = check_threads(threads)
         if _goes_in_pieces(self, labels):
             return _in_pieces(self, labels, draw, threads)
         return self.decode(draw(self.encode(labels), threads), labels)
@@ -177,7 +178,8 @@ class Randomizer(_Pieces):
         TypeError, ValueError
             For bad arguments at once; for a bad chunk when it is reached, and the chunks before it were released.
         """
-        draw, threads = self.drawer(self.random_bits(seed)), check_threads(threads)
+        draw = self.drawer(self.random_bits(seed))
+        threads = check_threads(threads)
         return release_chunks(chunks, self.encode, lambda encoded, chunk: self.decode(draw(encoded, threads), chunk))
 
     def random_bits(

@@ -175,7 +175,9 @@ class _Source:
     "One thread's randomness and work space."
 
     def __init__(self, sampler: Sampler, bits: RandomBits, key):
-        self.sampler, self.bits, self.key = sampler, bits, key
+        self.sampler = sampler
+        self.bits = bits
+        self.key = key
         self.index = sampler.scratch()
         at_once = sampler.step if key is None else _BLOCK
         self.buffer = np.empty(at_once * sampler.bits.itemsize + 15, np.uint8)
@@ -188,7 +190,8 @@ class _Source:
 
     def fill(self, codes, at: int, out):
         "Write outputs for a piece of a block that begins at this place of the block."
-        size, n = self.sampler.bits.itemsize, len(codes)
+        n = len(codes)
+        size = self.sampler.bits.itemsize
         if self.key is None:
             at = 0
             self.bits.fill(self.buffer, n * size)
@@ -204,7 +207,8 @@ class Draw:
         sampler: Sampler,  # from `sampler_for`, or a mechanism's own
         bits: RandomBits,  # where the randomness comes from
     ):
-        self.sampler, self.bits = sampler, bits
+        self.sampler = sampler
+        self.bits = bits
         self.key = bits.words(4).tolist() if bits.reproducible else None
         self.at = 0  # labels drawn so far
         self._source = None  # of the last piece, which the next one goes on with
@@ -311,6 +315,7 @@ _OLD_NAMES = {name: f"blockrr.privacy.integers:{name}" for name in _INTEGERS.spl
 _OLD_NAMES["check_epsilon"] = "blockrr.privacy.checks:check_epsilon"
 
 # taken by other modules; they go when these use the public names
+_OLD_NAMES["_caps"] = "blockrr.privacy.integers:largest_beside"
 _OLD_NAMES["_exp_bound"] = "blockrr.privacy.integers:exp_bound"
 _OLD_NAMES["_log_ratio"] = "blockrr.privacy.integers:log_ratio"
 _OLD_NAMES["_check_threads"] = "blockrr.privacy.checks:check_threads"
