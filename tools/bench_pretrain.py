@@ -37,10 +37,10 @@ from blockrr.learning.coordinates import concatenate
 from blockrr.learning.data import dataset
 from blockrr.learning.encoder import Encoder, fit_pca
 from blockrr.learning.features import Features
-from blockrr.learning.pretrained import pretrained_root, write_features
 from blockrr.learning.likelihood import label_likelihood
 from blockrr.learning.noise_aware import fit_forward
 from blockrr.learning.pretrain import pretrain
+from blockrr.learning.pretrained import pretrained_root, write_features
 from blockrr.learning.probe import Probe
 from blockrr.learning.workspace import WORKSPACES
 from blockrr.study.experiment import run_all, score
