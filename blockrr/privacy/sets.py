@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from .checks import check_counts, check_prior
 from .codebook import Codebook
+from .containers import write_numbers
 from .integers import Certificate, certify_table
 from .labels import Domain
 from .mechanism import Mechanism
@@ -28,12 +29,9 @@ MAX_READ = 1 << 30  # rows times labels, written out at once
 class _Sets(Mechanism):
     "How set numbers are read."
 
+    releases_sets = True
     codebook: Codebook | None = None
     n_outputs: int
-
-    @property
-    def columns(self) -> np.ndarray:
-        raise ValueError(f"mechanism: needs outputs that are labels, got {self!r}, whose outputs are sets of labels")
 
     def output_codes(self, outputs: tuple) -> np.ndarray:
         return np.arange(len(outputs))
@@ -43,8 +41,8 @@ class _Sets(Mechanism):
         "The domain of what is released: 0 .. n_outputs - 1."
         return Domain(self.n_outputs)
 
-    def decode(self, drawn: np.ndarray, like: Any) -> Any:
-        return self.set_numbers.decode(drawn, like=like)
+    def decode(self, drawn: np.ndarray, like: Any, rows: np.ndarray | None = None) -> Any:
+        return write_numbers(drawn, self.n_outputs, like, rows)
 
     def __getstate__(self) -> dict:
         return {k: v for k, v in super().__getstate__().items() if k != "set_numbers"}  # a pickle stays small

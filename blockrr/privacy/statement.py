@@ -72,7 +72,7 @@ class Statement:
     rows, rows_prior, rows_released : int
         In the data set, used for a prior and not released, released.
     n_labels, n_outputs : int
-        Size of the public domain, and how many of its labels can be released.
+        Size of the public domain, and how many of its labels, or sets of them, can be released.
     tables_sha256 : tuple of str
         Digests of the integers that were sampled from, each once; see `table_digest`.
     denominator : str
@@ -171,6 +171,13 @@ def _read(value: Any) -> Any:
     return math.inf if value == "inf" else value
 
 # %% ../../nbs/privacy/19_statement.ipynb #7fdf1b36
+def _count_outputs(mechanisms: Sequence[Mechanism]) -> int:
+    "Count the labels, or the sets of labels, that can be released."
+    if mechanisms[0].releases_sets:
+        return sum(mechanism.n_outputs for mechanism in mechanisms)
+    return len({int(column) for mechanism in mechanisms for column in mechanism.columns})
+
+
 def make_statement(
     mechanisms: Sequence[Mechanism],  # one for each group
     certificate: Certificate,  # of the whole
@@ -187,7 +194,6 @@ def make_statement(
 ) -> Statement:
     "Put together the public facts of a release."
     first = mechanisms[0]
-    outputs = {int(column) for mechanism in mechanisms for column in mechanism.columns}
     return Statement(
         mechanism=", ".join(dict.fromkeys(mechanism.name for mechanism in mechanisms)),
         epsilon=certificate.epsilon,
@@ -201,7 +207,7 @@ def make_statement(
         rows_prior=rows - rows_released,
         rows_released=rows_released,
         n_labels=len(first.labels),
-        n_outputs=len(outputs),
+        n_outputs=_count_outputs(mechanisms),
         tables_sha256=tuple(sorted({table_digest(mechanism.integers) for mechanism in mechanisms})),
         denominator=str(first.denominator),
         reproducible=reproducible,

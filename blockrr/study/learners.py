@@ -32,7 +32,7 @@ class Released:
     Parameters
     ----------
     labels : np.ndarray
-        Released labels, uint8 [n_released].
+        Released labels, uint8 [n_released]; or the numbers of released sets.
     rows : np.ndarray
         Their rows of the training set, int [n_released], increasing.
     held : np.ndarray
@@ -43,6 +43,8 @@ class Released:
         Public facts for the record: epsilon certified, labels kept, majority, l used.
     row_likelihood : np.ndarray or None, optional
         float [n_released, K], where rows have tables of their own and `transition` is None.
+    are_sets : bool, optional
+        Whether sets of labels were released: then only the likelihood says what they mean.
     """
 
     labels: np.ndarray
@@ -51,6 +53,15 @@ class Released:
     transition: np.ndarray | None
     details: dict
     row_likelihood: np.ndarray | None = None
+    are_sets: bool = False
+
+    def check_single(self, who: str):  # ValueError
+        "Refuse sets of labels, for a learner that needs one label a row."
+        if self.are_sets:
+            raise ValueError(
+                f"learner: {who} needs one label a row, and sets of labels were released; take a learner of "
+                "likelihoods (calibrated, posterior or forward), or the mechanism rr"
+            )
 
     @property
     def likelihood(self) -> np.ndarray:  # float [n_released, K]
@@ -168,6 +179,7 @@ def label_grid(
     "Put released labels of many runs in the order of the training images."
     y = np.full((len(released), n), -1, np.int8)
     for row, r in zip(y, released):
+        r.check_single("this one")
         row[r.rows] = r.labels
     return y
 
@@ -178,6 +190,8 @@ def _features_of(options: dict) -> str:
 
 def _fit_probe(workspace: Workspace, released: Sequence[Released], features: str = "patches") -> list[Outcome]:
     "Fit ridge regression."
+    for r in released:
+        r.check_single("probe")
     probe = workspace.probe(features)
     data = workspace.images
     fit = probe.fit(label_grid(released, len(data.train_labels)), n_outputs=data.n_classes)
@@ -231,6 +245,8 @@ def _fit_resnet18(workspace: Workspace, specs: Sequence[Cell], released: Sequenc
     recipes = [resnet_recipe(s) for s in specs]
     train, test = workspace.rows
     found = []
+    for r in released:
+        r.check_single("resnet18")
     for spec, recipe, r in zip(specs, recipes, released):
         trainer = _resnet_trainer(workspace, recipe)
         seed = seed_sequence(spec.seed, "training", spec.key)
@@ -261,6 +277,8 @@ def _likelihoods(workspace: Workspace, released: Sequence[Released]) -> np.ndarr
 def _fit_backward(Z: "Projection", workspace: Workspace, released: Sequence[Released]) -> "NoiseAwareFit":
     from blockrr.learning.noise_aware import fit_backward
 
+    for r in released:
+        r.check_single("backward")
     tables = [r.transition for r in released if r.transition is not None]
     if len(tables) < len(released):
         raise ValueError("backward: needs one table for all rows; these have tables of their own")
@@ -273,6 +291,9 @@ def _fit_likelihood(
     "Fit with a function of noise_aware that takes likelihoods."
     from blockrr.learning import noise_aware
 
+    if fit == "fit_consensus":
+        for r in released:
+            r.check_single("consensus")
     if fit != "fit_posterior" and "factor" in options:
         options["factors"] = (options.pop("factor"),)
     return getattr(noise_aware, fit)(Z, _likelihoods(workspace, released), **options)
