@@ -37,6 +37,7 @@ def cells(slice_):
         ("gpu_smoke", 2, 12),
         ("optimal", 16, 1120),
         ("learners", 64, 4570),
+        ("sets", 88, 2400),
     ],
 )
 def test_every_slice_is_a_list_of_cells(name, n_slices, n_runs):
