@@ -5,6 +5,8 @@
 # %% ../../nbs/privacy/41_set_columns.ipynb #7a01b000
 from __future__ import annotations
 
+import hashlib
+import json
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +17,7 @@ from .columns import is_arrow_array, series_of
 from .sets import SetMechanism
 
 # %% auto #0
-__all__ = ['SEPARATOR', 'check_separator', 'sets_as_texts', 'members_of', 'numbers_of_sets', 'numbers_of_texts',
+__all__ = ['SEPARATOR', 'check_separator', 'labels_digest', 'sets_as_texts', 'members_of', 'numbers_of_sets', 'numbers_of_texts',
            'numbers_of_lists', 'sets_as_lists']
 
 # %% ../../nbs/privacy/41_set_columns.ipynb #e1255033
@@ -41,6 +43,13 @@ def check_separator(
     if "" in texts or len(set(texts)) < len(texts):
         raise ValueError("domain: needs labels whose texts are distinct and not empty, to be joined in sets")
     return texts
+
+
+def labels_digest(
+    labels: Sequence,  # of the public domain, in order
+) -> str:  # 64 hexadecimal digits
+    "Return the SHA-256 digest of labels as texts."
+    return hashlib.sha256(json.dumps([str(label) for label in labels]).encode()).hexdigest()
 
 
 def sets_as_texts(

@@ -24,7 +24,7 @@ import blockrr
 from ..privacy.amounts import exact_amount, to_float
 from ..privacy.ledger import Ledger, add_note
 from ..privacy.methods import method_named
-from ..privacy.set_columns import SEPARATOR, check_separator, sets_as_texts
+from ..privacy.set_columns import SEPARATOR, check_separator, labels_digest, sets_as_texts
 
 # %% ../../nbs/study/11_files.ipynb #7b30ae13
 class Table(NamedTuple):
@@ -284,7 +284,8 @@ def _as_written(out: blockrr.Release, separator: str | None) -> tuple[Sequence, 
     if not isinstance(out.mechanism, blockrr.SetMechanism):
         return out.labels, out.to_json()
     joint = SEPARATOR if separator is None else separator
-    facts = replace(out.statement, sets={**out.mechanism.recipe, "separator": joint})
+    written = {"separator": joint, "labels_sha256": labels_digest(out.mechanism.labels)}
+    facts = replace(out.statement, sets={**out.mechanism.recipe, **written})
     return sets_as_texts(out.mechanism, out.labels, joint), facts.to_json()
 
 

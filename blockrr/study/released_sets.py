@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import blockrr
-from ..privacy.set_columns import SEPARATOR, numbers_of_texts
+from ..privacy.set_columns import SEPARATOR, labels_digest, numbers_of_texts
 from ..privacy.statement import Statement
 from .files import Table, read_table
 
@@ -37,6 +37,8 @@ def read_sets(
     labels = blockrr.Domain(domain).values
     statement = Statement.from_json(Path(f"{path}.json").read_text(encoding="utf-8"))
     mechanism = statement.rebuild(labels)
+    if (statement.sets or {}).get("labels_sha256", labels_digest(labels)) != labels_digest(labels):
+        raise ValueError(f"domain: needs the labels of {path} in the order of the release, got others")
     table = read_table(path, column, labels)
     if len(table.rows) != statement.rows_released:
         wanted = f"{statement.rows_released:,} rows, as its statement says"
