@@ -208,7 +208,9 @@ class SetMechanism(_Sets):
     ) -> np.ndarray:  # float [n_labels], sums to the sum of counts, may be negative
         "Estimate the true counts without bias; ValueError where sets do not tell labels apart."
         if self.codebook is None:
-            return super().debias(counts)
+            c = check_counts(counts, self.outputs)
+            full = np.linalg.matrix_rank(self.transition) == len(self.labels)
+            return _slopes(self) @ c if full else super().debias(counts)  # which says why there is none
         return debias_sets(self.codebook, counts, self.epsilon, self.levels)
 
     def plot(self, ax=None):  # the matplotlib axes
@@ -304,10 +306,13 @@ class SetFrequencies:
 
 
 def _slopes(mechanism: Any) -> np.ndarray:  # float [n_labels, n_outputs]
-    "Return what each released set adds to the estimates, but for a constant."
+    "Return what each released set adds to the estimates, but for a constant: least squares, weighted by the table."
     if len(mechanism.labels) * mechanism.n_outputs > MAX_ENTRIES:
         raise ValueError(f"covariance: needs at most {MAX_ENTRIES:,} entries of a table, got {mechanism!r}")
-    return np.linalg.pinv(mechanism.transition.T)
+    T = mechanism.transition
+    mass = T.mean(0)
+    weighted = T / np.where(mass > 0, mass, 1)
+    return np.linalg.solve(weighted @ T.T, weighted)
 
 
 def estimate_frequencies(
