@@ -64,6 +64,7 @@ class Method:
     candidates: Callable[[np.ndarray, float], list[dict]] = _plain  # (prior, epsilon) -> settings that `advise` tries
     check_size: Callable[..., None] = _any_size  # (domain, epsilon, prior or None): refuse what cannot be built later
     takes_prior: bool = False  # uses a public prior, and does without where none is given
+    sets: bool = False  # may release sets of labels
 
     def check(self, given: Mapping[str, Any]) -> dict[str, Any]:  # those that are not None; TypeError or ValueError
         "Check settings: refuse one of another method, a senseless value, and a missing one without default."
@@ -267,6 +268,7 @@ METHODS: dict[str, Method] = {
             uses_prior=False,
             colour=PALETTE["purple"],
             candidates=_try_none,
+            sets=True,
         ),
         Method(
             "optimal_subsets",
@@ -276,6 +278,7 @@ METHODS: dict[str, Method] = {
             colour=PALETTE["orange"],
             candidates=_try_none,
             takes_prior=True,
+            sets=True,
         ),
     )
 }
