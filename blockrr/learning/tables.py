@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['VARIANCES', 'LabelEvidence', 'label_evidence', 'Directions', 'find_directions', 'TableCalibration', 'calibrate_table',
-           'content_folds', 'fit_linear', 'LabelDPClassifier']
+           'content_folds', 'fit_linear', 'warn_of_nothing', 'LabelDPClassifier']
 
 # %% ../../nbs/learning/17_tables.ipynb #92f55a13
 import warnings
@@ -163,6 +163,8 @@ def calibrate_table(
     likelihood: np.ndarray,  # float64 [n, K]
     weights: np.ndarray,  # float [n], > 0
     slope: float | None = None,  # to begin from; None: of scores of unit spread
+    *,
+    pull: float = 0.0,  # nats that a slope of 2 costs: towards 1, for scores that are log-probabilities
 ) -> TableCalibration:
     "Find slope and offsets of the largest likelihood of what was released."
     n_classes = likelihood.shape[1]
@@ -179,8 +181,9 @@ def calibrate_table(
     def objective(theta: np.ndarray) -> tuple:
         value, gradient = _likelihood_and_gradient(theta[-1] * u + theta[:-1], pairs, weights)
         shares = softmax(theta[:-1].copy())
-        value += np.log(np.maximum(shares, 1e-300)).sum() - 1e-3 * theta[-1] ** 2
-        slope = (gradient * u).sum() - 2e-3 * theta[-1]
+        away = theta[-1] / unit - 1
+        value += np.log(np.maximum(shares, 1e-300)).sum() - 1e-3 * theta[-1] ** 2 - pull * away**2
+        slope = (gradient * u).sum() - 2e-3 * theta[-1] - 2 * pull * away / unit
         return -value / size, -np.append(gradient.sum(0) + 1 - n_classes * shares, slope) / size
 
     start = np.append(np.zeros(n_classes), 0.0 if scores is None else 1.0 if slope is None else slope * unit)
@@ -200,7 +203,7 @@ VARIANCES = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0)  # of a logit, under the prior
 _TIGHT = 0.2  # tried where the first of them is the best
 _RIDGE = 2.0 ** np.arange(-8, 9)  # penalties of the ridge regression, in units of the mean eigenvalue
 _LARGE = 4_000_000  # numbers; above, the search computes in single precision
-_FALL = 3.0  # nats by which the held-out likelihood must fall for the search to end
+_GAIN = 0.5  # nats that a larger variance must win for the search to go on
 _NOTHING = 3.0  # nats that a model must win over class shares, or the labels say nothing about the features
 
 
@@ -343,8 +346,9 @@ class _Search:
     def run(self) -> tuple:  # (_LinearModel of all rows, held-out probabilities, curve)
         starts = self.starts
         for variance in VARIANCES:
+            before = max(self.curve.values(), default=-np.inf)
             starts = self.judge(variance, starts)
-            if self.curve[variance] < max(self.curve.values()) - _FALL:
+            if self.curve[variance] < before + _GAIN:
                 break
         if self.best[1] == VARIANCES[0]:
             self.judge(_TIGHT, self.starts)
@@ -369,12 +373,15 @@ def fit_linear(
         return _Search(single, folds, _ridge(problem)).run()
     return _Search(problem, folds, _ridge(problem)).run()
 
-# %% ../../nbs/learning/17_tables.ipynb #3874b608
-def _warn_of_nothing(name):
+# %% ../../nbs/learning/17_tables.ipynb #0bab170a
+def warn_of_nothing(
+    name: str,  # of the learner
+):
+    "Say that nothing could be learnt."
     warnings.warn(
         f"{name}: the released labels say nothing about the features that shows on rows left out; "
         "every row gets the class shares. Use more rows, a larger epsilon or other features",
-        stacklevel=3,
+        stacklevel=4,
     )
 
 
@@ -477,7 +484,7 @@ class LabelDPClassifier(ClassifierMixin, BaseEstimator):
             self.shares_ = softmax(constant.offsets.copy())
             self._fit_model(X, L, weights, constant.log_likelihood)
         if not self.informative_:
-            _warn_of_nothing(type(self).__name__)
+            warn_of_nothing(type(self).__name__)
 
     def _fit_model(self, X, L, weights, constant):
         if self.random_features:
