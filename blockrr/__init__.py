@@ -6,6 +6,7 @@ from blockrr.privacy.audit import audit
 from blockrr.privacy.bins import rr_on_bins
 from blockrr.privacy.caution import ReleaseWarning
 from blockrr.privacy.classification import RandomizedResponse, best_k, block_rr, rr, rr_with_prior
+from blockrr.privacy.evaluate import conformal_sets, evaluate, released_scorer
 from blockrr.privacy.interval import rp_with_prior
 from blockrr.privacy.labels import Domain
 from blockrr.privacy.ledger import Ledger
@@ -17,5 +18,5 @@ from blockrr.privacy.release import Release, release
 from blockrr.privacy.sampling import Certificate
 from blockrr.privacy.stages import prior_by_em, two_stage
 
-__all__ = ["Certificate", "Domain", "Ledger", "Mechanism", "Partition", "RandomizedResponse", "Release", "ReleaseWarning", "advise", "audit", "best_k", "block_rr", "certify", "estimate_prior", "frontier", "optimal_rr",
-           "partition_by_weight", "prior_by_em", "release", "rp_with_prior", "rr", "rr_on_bins", "rr_with_prior", "two_stage", "weight_matrix"]
+__all__ = ["Certificate", "Domain", "Ledger", "Mechanism", "Partition", "RandomizedResponse", "Release", "ReleaseWarning", "advise", "audit", "best_k", "block_rr", "certify", "conformal_sets", "estimate_prior", "evaluate", "frontier", "optimal_rr",
+           "partition_by_weight", "prior_by_em", "release", "released_scorer", "rp_with_prior", "rr", "rr_on_bins", "rr_with_prior", "two_stage", "weight_matrix"]

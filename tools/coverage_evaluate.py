@@ -70,7 +70,7 @@ def main():
     parser.add_argument("--output", type=Path, default=Path("results/evaluate.json"))
     options = parser.parse_args()
     found = []
-    for n_labels, epsilon, n in ((2, 1.0, 2000), (2, 4.0, 1000), (4, 1.0, 5000), (4, 2.0, 2000)):
+    for n_labels, epsilon, n in ((2, 1.0, 2000), (2, 4.0, 1000), (4, 1.0, 10_000), (4, 2.0, 2000), (4, 4.0, 1000)):
         found.append(coverage(n_labels, epsilon, n, options.runs))
         print(found[-1], flush=True)
     record = {"schema": 1, "what": __doc__.splitlines()[0], "version": br.__version__, "numpy": np.__version__}

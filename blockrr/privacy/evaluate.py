@@ -147,9 +147,13 @@ class Estimate(NamedTuple):
 def _estimate(value, influence, level, *, low=-math.inf, high=math.inf) -> Estimate:
     "From influences of the rows, [n] or [n, ...]."
     n = len(influence)
-    error = np.sqrt(np.square(influence - influence.mean(0)).sum(0) / (n * max(n - 1, 1)))
-    reach = NormalDist().inv_cdf((1 + level) / 2) * error
-    ends = np.clip(value - reach, low, high), np.clip(value + reach, low, high)
+    centred = influence - influence.mean(0)
+    variance = np.square(centred).mean(0)
+    error = np.sqrt(variance / max(n - 1, 1))
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    skew = (centred**3).mean(0) / np.maximum(variance, 1e-300) / n
+    middle = value + skew * (1 + 2 * z * z) / 6
+    ends = np.clip(middle - z * error, low, high), np.clip(middle + z * error, low, high)
     ends = np.where(np.isnan(value), low, ends[0]), np.where(np.isnan(value), high, ends[1])
     parts = (value, error, *ends)
     return Estimate(*parts) if np.ndim(value) else Estimate(*map(float, parts))
@@ -395,7 +399,9 @@ def conformal_sets(
     evidence, known, n = _evidence(released, mechanism, rows)
     p = _probabilities(probabilities, len(evidence.labels))
     if p is None or len(p) != n:
-        raise ValueError(f"probabilities: needs {n} rows of {len(evidence.labels)}, got shape {np.shape(probabilities)}")
+        raise ValueError(
+            f"probabilities: needs {n} rows of {len(evidence.labels)}, got shape {np.shape(probabilities)}"
+        )
     p = p[known]
     w = unbiased_weights(evidence, p.argmax(1))
     order = np.argsort(-p, axis=None, kind="stable")
