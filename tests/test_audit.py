@@ -107,7 +107,8 @@ def test_five_percent_are_caught_within_ten_million(claim, K):
     [(1, 0.1, 2, 0.95, 0.9), (1, 0.1, 10, 0.95, 0.5), (4, 0.3, 3, 0.99, 0.8), (0.5, 0.25, 50, 0.9, 0.9)],
 )
 def test_samples_needed_gives_the_power_it_promises(epsilon, gap, K, confidence, power):
-    total, rng, audits = samples_needed(epsilon, gap, K, confidence, power), np.random.default_rng(4), 5000
+    total = samples_needed(epsilon, gap, K, confidence=confidence, power=power)
+    rng, audits = np.random.default_rng(4), 5000
     p = 1 / (1 + (K - 1) * math.exp(-epsilon))
 
     def reached(n):
@@ -165,7 +166,7 @@ def test_the_report_is_a_sentence_and_frozen():
 def test_bound_with_delta_is_wrong_no_more_often_than_it_may(p, q, n, delta):
     rng, audits = np.random.default_rng(8), 20_000
     x, y = rng.binomial(n, p, audits), rng.binomial(n, q, audits)
-    bounds = epsilon_lower_bound((x, y), (np.full_like(x, n), np.full_like(y, n)), 0.9, delta)
+    bounds = epsilon_lower_bound((x, y), (np.full_like(x, n), np.full_like(y, n)), 0.9, delta=delta)
     true = math.log(max(p - delta, 1e-300) / q)
     assert not too_many(int((bounds > max(true, 0)).sum()), audits, 0.1)
     assert (bounds <= epsilon_lower_bound((x, y), (np.full_like(x, n), np.full_like(y, n)), 0.9)).all()

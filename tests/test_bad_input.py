@@ -10,8 +10,9 @@ import pytest
 import blockrr as br
 from blockrr.privacy.advise import predict
 from blockrr.privacy.audit import Audit, epsilon_lower_bound, samples_needed
-from blockrr.privacy.optimal import best_sigma, place, retention, solve_program
+from blockrr.privacy.optimal import best_sigma, place, retention
 from blockrr.privacy.partition import Partition, check_settings, partition_by_weight, weight_matrix
+from blockrr.privacy.program import solve_program
 from blockrr.study.paper_tables import compare_tables, findings, from_classes, repairs, tally
 
 NAN, INF = math.nan, math.inf

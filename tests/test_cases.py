@@ -257,7 +257,7 @@ def test_a_large_domain_is_not_walked_again(kind):
     mechanism = br.rr(1 << 20, 1.0)
     column = kind(np.arange(1000))
     mechanism.privatize(column)
-    domain, values = mechanism._domain, mechanism._domain.values
+    domain, values = mechanism.domain, mechanism.domain.values
     object.__setattr__(domain, "values", _Unread())
     try:
         again = domain.decode(domain.encode(column), like=column)

@@ -14,8 +14,8 @@ from scipy.stats import binom, chi2
 import blockrr as br
 from blockrr.privacy import optimal, stages
 from blockrr.privacy.classification import _TwoWeights, two_weights
-from blockrr.privacy.release import Statement, table_digest
 from blockrr.privacy.sampling import DENOMINATOR, RandomBits
+from blockrr.privacy.statement import Statement, table_digest
 
 SIZES = (2, 3, 10, 997, 4_096, 4_097, 9_140, 65_536, 65_537, 1_000_003, 1 << 20)
 EPSILONS = (
@@ -247,7 +247,34 @@ def test_the_largest_domain():
     y = np.random.default_rng(0).integers(0, K, 10_000)
     out = br.release(y, 20.0, K, "rr")
     assert out.labels.dtype == y.dtype and (out.labels == y).mean() > 0.99 and out.certificate.holds
-    assert br.rr(K, 20.0)._release(y, RandomBits(1)).dtype == np.uint32
+    assert br.rr(K, 20.0).drawer(RandomBits(1))(y).dtype == np.uint32
     counts = np.bincount(br.rr(K, 0).privatize(np.zeros(2_000_000, int), seed=5), minlength=K)
     statistic = ((counts - 2e6 / K) ** 2).sum() / (2e6 / K)
     assert abs(statistic - K) < 4 * math.sqrt(2 * K)
+
+
+# ---- randomized response on the most frequent labels
+
+CIFAR10_1 = [5000, 4900, 4700, 4600, 4500, 4800, 1000, 1500, 1000, 1500]
+
+
+def test_how_many_labels_are_kept():
+    assert [br.best_k(CIFAR10_1, e) for e in (0.6, 1, 2, math.inf)] == [6, 6, 6, 10]
+    assert br.best_k([1, 1, 0], math.inf) == 3  # ties: the larger k
+    assert (br.rr_with_prior([1, 1], 1).transition == br.rr(2, 1).transition).all()
+
+
+@pytest.mark.parametrize("bad", [0, 4, -1, 1.5, True, "2"])
+def test_what_is_no_number_of_labels(bad):
+    with pytest.raises((TypeError, ValueError), match="^k: needs an integer from 1 to 3, got"):
+        br.rr_with_prior([1, 1, 1], 1, k=bad)
+
+
+def test_a_prior_of_another_domain():
+    with pytest.raises(ValueError, match="^prior: needs 2 weights"):
+        br.rr_with_prior([1, 1, 1], 1, labels=["a", "b"])
+
+
+@pytest.mark.parametrize("e", [0, 1e-12, 1, 700, 1e6, math.inf])
+def test_dropping_labels_keeps_the_promise(e):
+    assert br.rr_with_prior(CIFAR10_1, e).certify().holds

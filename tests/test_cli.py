@@ -1,6 +1,7 @@
 """The command line as a user meets it."""
 
 import csv
+import inspect
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ import pytest
 import blockrr
 from blockrr.privacy.ledger import Ledger
 from blockrr.study import files
-from blockrr.study.cli import main
+from blockrr.study.cli import COMMANDS, main, parameter_help
 from blockrr.study.files import release_file
 
 BLOCKRR = [str(Path(sys.executable).parent / "blockrr")]
@@ -38,6 +39,19 @@ def test_version_and_help():
     assert run("--version").stdout.startswith("blockrr 0.")
     assert "reproduce" in run("--help").stdout
     assert run().returncode == 2
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_says_what_it_is(name, capsys):
+    "Help comes from the function's own source; a parameter without a comment would be a KeyError."
+    command = COMMANDS[name]
+    known = [p.name for p in inspect.signature(command.run).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    assert list(parameter_help(command.run)) == known
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    shown = "".join(capsys.readouterr().out.split())
+    texts = [*parameter_help(command.run).values(), *(extra.help for extra in command.extras().values())]
+    assert texts and all("".join(text.split()) in shown for text in texts)
 
 
 def test_release(survey, tmp_path):
@@ -278,7 +292,8 @@ PAUSED = """
 PLACES = {
     "before": "files.blockrr.release = pause",
     "after the debit": "import blockrr.privacy.release as r; r.Mechanism.certify = pause",
-    "while writing": "write, calls = files._write_rows, []\n    files._write_rows = lambda f, *a: (calls.append(f), pause() if len(calls) > 1 else 0, write(f, *a))",
+    "while writing": "write, calls = files._write_rows, []\n    files._write_rows = "
+    "lambda f, *a: (calls.append(f), pause() if len(calls) > 1 else 0, write(f, *a))",
     "when complete": "files.os.link = pause",
 }
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import blockrr as br
 from blockrr import Domain
-from blockrr.privacy import labels as labels_module
-from blockrr.privacy.labels import floats_like
+from blockrr.privacy import containers
+from blockrr.privacy.containers import floats_like
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -512,7 +512,7 @@ def test_runs_are_those_of_the_released_labels():
 
 
 def test_strings_that_might_not_fit_one_arrow_array(monkeypatch, tmp_path):
-    monkeypatch.setattr(labels_module, "_ARROW_BYTES", 100)
+    monkeypatch.setattr(containers, "_ARROW_BYTES", 100)
     domain = ["a", "b" * 25]
     out = Domain(domain).decode([0, 1] * 5, like=pa.chunked_array([["a"] * 10]))
     assert [len(chunk) for chunk in out.chunks] == [4, 4, 2] and out.to_pylist() == domain * 5
@@ -855,3 +855,117 @@ def test_empty_and_scalar_columns():
     torch = pytest.importorskip("torch")
     with pytest.raises(ValueError, match="one dimension"):
         m.privatize(torch.tensor(1))
+
+
+# ---- the domain itself, and what is refused
+
+COLOURS = Domain(["red", "green", "blue"])
+
+
+def test_a_domain_is_given_as_a_number_or_as_a_sequence():
+    assert Domain(3).values == Domain(np.arange(3)).values == Domain(Domain(3)).values == (0, 1, 2)
+    assert Domain(3) == Domain([0, 1, 2]) and hash(Domain(3)) == hash(Domain(range(3)))
+    assert repr(Domain(2)) == "Domain(values=(0, 1))"
+
+
+@pytest.mark.parametrize("dtype", "bhilqBHILQ")
+def test_integers_of_every_width_are_encoded(dtype):
+    assert Domain(3).encode(np.array([2, 0], dtype)).tolist() == [2, 0]
+
+
+def test_codes_are_small_and_read_only():
+    small = np.array([2, 0], np.uint8)
+    assert not Domain(3).encode(small).flags.writeable
+    assert Domain(3).encode(small).dtype == np.uint8 and Domain(300).encode(small).dtype == np.uint16
+    assert Domain(3).decode(small).dtype == np.int64 and Domain(3).encode([]).tolist() == []
+    for bad in ([3], [-1]):
+        with pytest.raises(ValueError, match="^codes: needs"):
+            Domain(3).decode(bad)
+
+
+def test_one_and_true_are_one_label():
+    for both in (Domain([False, True]), Domain(2)):
+        assert both.encode(np.array([True, False])).tolist() == [1, 0]
+        assert both.decode([1, 0], like=np.array([True])).dtype == bool
+        assert both.decode([1, 0], like=[True]) == [True, False]
+    assert Domain(3).decode([2], like=np.array([True])).dtype == np.int64
+    assert Domain([1, 2]).encode([1.0, 2.0]).tolist() == [0, 1]
+
+
+def test_masks():
+    assert type(Domain(3).encode(np.ma.array([2, 0]))) is np.ndarray
+    with pytest.raises(ValueError, match="masked"):
+        Domain(3).encode(np.ma.array([2, 0], mask=[0, 1]))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "Int64", "float64", "object"])
+def test_a_pandas_type_that_holds_the_domain_is_kept(dtype):
+    like = pd.Series([0, 1], dtype=dtype)
+    assert Domain(3).decode([2, 1], like=like).dtype == like.dtype
+
+
+def test_text_columns():
+    back = COLOURS.decode([0, 2], like=pd.Series(["red", "blue"], dtype="str"))
+    assert back.dtype == pd.Series(["red"], dtype="str").dtype and back.tolist() == ["red", "blue"]
+    assert COLOURS.decode([0], like=pd.Series(["red"], dtype=object)).dtype == object
+    ordered = pd.Series(pd.Categorical(["lo"], categories=["lo", "hi"], ordered=True))
+    out = Domain(["lo", "mid", "hi"]).decode([1], like=ordered)
+    assert out.cat.categories.tolist() == ["lo", "mid", "hi"] and out.cat.ordered
+    assert COLOURS.encode(pl.Series(["blue", "red"])).tolist() == [2, 0]
+    whole = pl.Series("c", ["red"], dtype=pl.Enum(COLOURS.values))
+    assert COLOURS.decode([2], like=whole).dtype == whole.dtype
+    assert COLOURS.decode([2], like=pl.Series("c", ["red"], dtype=pl.Enum(["red"]))).to_list() == ["blue"]
+    assert Domain(["a", "longer"]).decode([1], like=np.array(["a"])).tolist() == ["longer"]
+    for dtype, domain in (("Int64", [0, 1, 2.5]), ("int64", [0, 1])):
+        like = pd.Series([0, 1], dtype=dtype)
+        assert Domain(domain).decode([1, 0], like=like).tolist() == [domain[1], domain[0]]
+
+
+@pytest.mark.parametrize("bad", [None, math.nan, np.nan, pd.NA, "violet", 1, 3, -1, 1.5, math.inf, "1"])
+def test_unknown_labels_are_refused_by_their_row(bad):
+    for domain, known in ((COLOURS, "red"), (Domain(["a", "b", "c"]), "a")):
+        with pytest.raises(ValueError, match="^labels: row 1 .*nothing was released") as refused:
+            domain.encode([known, bad])
+        assert "violet" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "bad", [pd.Series(["red", None]), pl.Series(["red", None]), pd.Series([1, None], dtype="Int64")]
+)
+def test_missing_values_are_refused(bad):
+    with pytest.raises(ValueError, match="^labels: 1 missing values"):
+        COLOURS.encode(bad)
+
+
+@pytest.mark.parametrize("bad", ["red", 3, {"red"}, iter(["red"]), pd.DataFrame({"a": ["red"]}), pd.Index(["red"])])
+def test_what_is_no_column(bad):
+    with pytest.raises(TypeError, match="^labels: needs a column"):
+        COLOURS.encode(bad)
+
+
+def test_other_columns_that_are_refused():
+    for bad in ([["red"]], [{}]):
+        with pytest.raises(TypeError, match="^labels: needs hashable"):
+            COLOURS.encode(bad)
+    for dtype in ("M8[D]", "S1", "c8"):
+        with pytest.raises(TypeError, match="^labels: .*not supported"):
+            Domain(3).encode(np.zeros(2, dtype))
+    for bad in (np.array(1), np.array("red"), np.zeros((2, 2), int)):
+        with pytest.raises(ValueError, match="^labels: needs one dimension"):
+            Domain(3).encode(bad)
+    with pytest.raises(TypeError, match="privatize_chunks"):
+        COLOURS.encode(c for c in ["red"])
+    with pytest.raises(ValueError, match="^labels: row 1 is missing"):
+        Domain(3).encode(np.array([0, np.nan]))
+
+
+@pytest.mark.parametrize("bad", [1, 0, -3, ["a"], [], ["a", "a"], "ab", {"a", "b"}, 2.5, None, [[], 1]])
+def test_what_is_no_domain(bad):
+    with pytest.raises((TypeError, ValueError), match="^domain: needs"):
+        Domain(bad)
+
+
+def test_at_most_a_million_labels():
+    assert len(Domain(2**20)) == 2**20
+    with pytest.raises(ValueError, match="at most 1,048,576"):
+        Domain(range(2**20 + 1))

@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 
 import blockrr as br
 from blockrr.privacy import ledger as ledger_module
+from blockrr.privacy import methods
 from blockrr.privacy import release as release_module
-from blockrr.privacy.ledger import Account, BudgetExceeded, Ledger, _spent, _total, add_note, exact_amount, to_float
+from blockrr.privacy.amounts import total as add_up
+from blockrr.privacy.ledger import Account, BudgetExceeded, Ledger, _spent, add_note, exact_amount, to_float
 
 
 def start(code, *args):
@@ -362,7 +364,7 @@ def test_ids_are_data_not_sql(tmp_path):
     )
 )
 def test_sums_are_exact_and_rounded_outwards(values):
-    total = _total(map(exact_amount, values))
+    total = add_up(map(exact_amount, values))
     up, down = to_float(total, up=True), to_float(total, up=False)
     assert total == (math.inf if math.inf in values else sum(Fraction(str(v)) for v in values))
     assert exact_amount(down) <= total <= exact_amount(up)
@@ -380,7 +382,7 @@ def test_sums_are_exact_and_rounded_outwards(values):
     )
 )
 def test_every_amount_is_kept_as_it_is(amount):
-    assert ledger_module._stored(ledger_module._text(exact_amount(amount)), "d") == amount
+    assert ledger_module._stored(ledger_module.amount_text(exact_amount(amount)), "d") == amount
 
 
 def test_ten_tenths_are_one(tmp_path):
@@ -451,7 +453,8 @@ def test_an_amount_between_two_floats_is_debited_in_full(tmp_path):
 
 OLD = """
 CREATE TABLE accounts (dataset TEXT PRIMARY KEY, budget TEXT NOT NULL, opened TEXT NOT NULL);
-CREATE TABLE debits (id INTEGER PRIMARY KEY, dataset TEXT NOT NULL REFERENCES accounts, epsilon TEXT NOT NULL, at TEXT NOT NULL, note TEXT NOT NULL);
+CREATE TABLE debits (id INTEGER PRIMARY KEY, dataset TEXT NOT NULL REFERENCES accounts, \
+epsilon TEXT NOT NULL, at TEXT NOT NULL, note TEXT NOT NULL);
 CREATE TRIGGER accounts_UPDATE BEFORE UPDATE ON accounts BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END;
 CREATE TRIGGER accounts_DELETE BEFORE DELETE ON accounts BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END;
 CREATE TRIGGER debits_UPDATE BEFORE UPDATE ON debits BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END;
@@ -544,7 +547,7 @@ def test_whatever_fails_after_the_debit_says_so(tmp_path, monkeypatch, error, me
 
 def test_an_interrupt_around_the_commit_tells_the_truth(tmp_path, monkeypatch):
     "The interrupt comes before the commit, or just after SQLite has done it."
-    ledger, leave = Ledger(tmp_path / "l.db"), ledger_module._Transaction.__exit__
+    ledger, leave = Ledger(tmp_path / "l.db"), ledger_module.Transaction.__exit__
     ledger.spend("d", 0, budget=1)
     for late in (False, True):
 
@@ -565,14 +568,14 @@ def test_an_interrupt_around_the_commit_tells_the_truth(tmp_path, monkeypatch):
             return leave(self, *args)
 
         with monkeypatch.context() as patch:
-            patch.setattr(ledger_module._Transaction, "__exit__", stop)
+            patch.setattr(ledger_module.Transaction, "__exit__", stop)
             with pytest.raises(KeyboardInterrupt) as e:
                 ledger.spend("d", 0.25)
         assert ("is spent" in notes(e.value)) == late == (ledger.account("d").spent == 0.25)
 
 
 def test_a_full_disk_at_the_commit_spends_nothing(tmp_path, monkeypatch):
-    ledger, leave = Ledger(tmp_path / "l.db"), ledger_module._Transaction.__exit__
+    ledger, leave = Ledger(tmp_path / "l.db"), ledger_module.Transaction.__exit__
     ledger.spend("d", 0, budget=1)
 
     def full(self, *args):
@@ -580,7 +583,7 @@ def test_a_full_disk_at_the_commit_spends_nothing(tmp_path, monkeypatch):
         self.db.execute("CREATE TABLE big (x)")
         return leave(self, *args)
 
-    monkeypatch.setattr(ledger_module._Transaction, "__exit__", full)
+    monkeypatch.setattr(ledger_module.Transaction, "__exit__", full)
     with pytest.raises(OSError, match="full; nothing was released") as e:
         ledger.spend("d", 0.25)
     monkeypatch.undo()
@@ -604,13 +607,11 @@ def test_a_table_too_large_costs_nothing(tmp_path, monkeypatch):
         br.release(np.zeros(100, int), 1.0, 30_000, **account)
     with pytest.raises(ValueError, match="new to the ledger"):
         Ledger(tmp_path / "l.db").account("d")
-    monkeypatch.setattr(release_module, "MAX_ENTRIES", 300)  # a private prior may not make a table that is too large
-    monkeypatch.setattr(release_module, "best_k", lambda *_: 50)
+    monkeypatch.setattr(methods, "MAX_ENTRIES", 300)  # a private prior may not make a table that is too large
+    monkeypatch.setattr(methods, "best_k", lambda *_: 50)
     out = br.release(np.arange(1000) % 100, 1.0, 100, "rr_with_prior", **account)
     assert len(out.mechanism.outputs) == 3 and out.certificate.holds
-    monkeypatch.setattr(
-        release_module, "best_k", lambda *_: 100
-    )  # all of them: randomized response, which needs no table
+    monkeypatch.setattr(methods, "best_k", lambda *_: 100)  # all of them: randomized response, which needs no table
     assert br.release(np.arange(1000) % 100, 1.0, 100, "rr_with_prior").mechanism.name == "RR"
 
 

@@ -240,33 +240,6 @@ def test_priors_are_checked_and_scaled():
         L.warn_unless_fits(counts, T, level=0.001)
 
 
-def test_calibration_finds_the_logits():
-    rng = np.random.default_rng(0)
-    z = rng.normal(size=(30_000, 3))
-    y = (L.softmax(2 * z + [0.5, 0, -0.5]).cumsum(1) < rng.random((30_000, 1))).sum(1)
-    T = br.rr(3, 2.0)
-    likelihood = T.transition.T[T.privatize(y, seed=1)]
-    c = L.calibrate(z, likelihood)
-    assert c.slope == pytest.approx(2, abs=0.25) and np.allclose(c.offsets, [0.5, 0, -0.5], atol=0.12)
-    assert c.log_likelihood == pytest.approx(L.log_likelihood(c(z), likelihood), abs=1e-4)
-    kept = L.calibrate(z, likelihood, slope=1.5)
-    assert kept.slope == pytest.approx(1.5) and kept.log_likelihood < c.log_likelihood
-
-
-@pytest.mark.parametrize(
-    "scores, likelihood, word",
-    [
-        ([[np.nan, 1.0]], [[0.5, 0.5]], "scores: needs finite"),
-        ([[np.inf, 1.0]], [[0.5, 0.5]], "scores: needs finite"),
-        ([[0.0, 1.0]], [[np.nan, 0.5]], "without NaN"),
-        ([[0.0, 1.0]], [[0.5, 0.5, 0.5]], "got shapes"),
-    ],
-)
-def test_bad_calibrations(scores, likelihood, word):
-    with pytest.raises(ValueError, match=word):
-        L.calibrate(scores, likelihood)
-
-
 def test_old_names_warn():
     import blockrr.learning.denoise as old
 
@@ -282,7 +255,7 @@ def test_numbers_have_no_likelihood_as_labels():
     mechanisms = [
         br.rr_on_bins(values, [0.4, 0.3, 0.15, 0.1, 0.05], 3.0),
         laplace(values, 1.0, 32),
-        gaussian(values, 1.0, 1e-2, 5),
+        gaussian(values, 1.0, 1e-2, cells=5),
     ]
     why = "transition: needs a mechanism that releases labels"
     for m in mechanisms:

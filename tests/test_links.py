@@ -105,20 +105,20 @@ def test_a_notebook_that_papermill_copies_has_no_relative_links():
 @pytest.mark.parametrize(
     "text, bad",
     [
-        ("[a](privacy/00_labels.ipynb) ![b](index.ipynb) [c](https://example.org/x) [d](mailto:a@b.c)", 0),
-        ("[a](nbs/privacy/00_labels.ipynb)", 1),
+        ("[a](privacy/03_labels.ipynb) ![b](index.ipynb) [c](https://example.org/x) [d](mailto:a@b.c)", 0),
+        ("[a](nbs/privacy/03_labels.ipynb)", 1),
         ("![a](nothing.png)", 1),
         ('<img src="nothing.png">', 1),
         ("[a][b]\n\n[b]: nothing.ipynb", 1),
         ("[a](../../elsewhere.md)", 1),
         ("[a](../README.md)", 1),
-        ("[a](/privacy/00_labels.ipynb)", 1),
+        ("[a](/privacy/03_labels.ipynb)", 1),
         ("`[a](nothing.png)`\n\n```\n[a](nothing.png)\n```", 0),
         ("[a](privacy)", 0),
         ("[a](#What-it-does-not-do)", 0),
         ("[a](#what-it-does-not-do)", 0),
         ("[a](#What-it-does)", 1),
-        ("[a](privacy/06_release.ipynb#No-such-heading)", 1),
+        ("[a](privacy/20_release.ipynb#No-such-heading)", 1),
     ],
 )
 def test_dead_links_are_found(text, bad):

@@ -12,7 +12,19 @@ import pytest
 
 import blockrr as br
 from blockrr.learning import images
-from blockrr.privacy import advise, audit, bins, comparators, mechanism, optimal, partition, regression, stages
+from blockrr.privacy import (
+    advise,
+    audit,
+    checks,
+    comparators,
+    optimal,
+    partition,
+    program,
+    regression,
+    stages,
+    unbiased,
+    values,
+)
 
 DOMAIN = ["never", "once", "often"]
 ANSWERS = pd.Series(["often"] * 70 + ["never"] * 25 + ["once"] * 5)
@@ -38,8 +50,8 @@ def with_values(f):
 
 
 TAKERS = {
-    "check_prior": lambda p: mechanism.check_prior(p, DOMAIN),
-    "check_prior, Domain": lambda p: mechanism.check_prior(p, br.Domain(DOMAIN)),
+    "check_prior": lambda p: checks.check_prior(p, DOMAIN),
+    "check_prior, Domain": lambda p: checks.check_prior(p, br.Domain(DOMAIN)),
     "rr_with_prior": lambda p: br.rr_with_prior(p, 1.0, labels=DOMAIN),
     "rr_with_prior, k": lambda p: br.rr_with_prior(p, 1.0, k=1, labels=DOMAIN),
     "optimal_rr": lambda p: br.optimal_rr(p, 1.0, 0.1, labels=DOMAIN),
@@ -47,7 +59,7 @@ TAKERS = {
     "posterior, many labels": lambda p: br.RandomizedResponse(DOMAIN, 1.0).posterior(p, "often"),
     "debias": lambda p: br.rr(DOMAIN, 1.0).debias(p),
     "debias, outputs in another order": lambda p: br.Mechanism(
-        np.eye(3)[::-1] * 0.5 + 1 / 6, 3.0, DOMAIN[::-1], DOMAIN
+        np.eye(3)[::-1] * 0.5 + 1 / 6, 3.0, DOMAIN[::-1], outputs=DOMAIN
     ).debias(p),
     "debias, many labels": lambda p: br.RandomizedResponse(DOMAIN, 1.0).debias(p),
     "place": lambda p: optimal.place(br.rr_with_prior(SHARES, 1.0, k=2, labels=DOMAIN), p),
@@ -59,12 +71,12 @@ TAKERS = {
     ),
     "prior_by_em": lambda p: br.prior_by_em(p, pd.DataFrame(br.rr(DOMAIN, 1.0).transition, DOMAIN, DOMAIN)).prior,
     "rr_on_bins": with_values(lambda p: br.rr_on_bins(VALUES, p, 1.0)),
-    "risk": with_values(lambda p: bins.risk(comparators.randomized_response(VALUES, 1.0), p)),
+    "risk": with_values(lambda p: values.risk(comparators.randomized_response(VALUES, 1.0), p)),
     "guide": with_values(lambda p: [c.loss for c in regression.guide(VALUES, p, 2.0).choices]),
-    "optimal_unbiased": with_values(lambda p: comparators.optimal_unbiased(VALUES, p, 2.0)),
+    "optimal_unbiased": with_values(lambda p: unbiased.optimal_unbiased(VALUES, p, 2.0)),
 }
 WITHOUT_DOMAIN = {
-    "check_prior": mechanism.check_prior,
+    "check_prior": checks.check_prior,
     "best_k": lambda p: br.best_k(p, 1.0),
     "frontier": lambda p: br.frontier(p, 1.0).prior,
     "best_sigma": lambda p: optimal.best_sigma(p, 1.0),
@@ -134,7 +146,7 @@ def test_the_trap_of_value_counts():
     ],
 )
 def test_kinds_of_labelled_vectors(make):
-    assert mechanism.check_prior(make(ANSWERS), DOMAIN) == pytest.approx(SHARES, abs=1e-15)
+    assert checks.check_prior(make(ANSWERS), DOMAIN) == pytest.approx(SHARES, abs=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -153,18 +165,18 @@ def test_kinds_of_labelled_vectors(make):
 )
 def test_what_cannot_be_read_is_refused_by_name(make):
     with pytest.raises((TypeError, ValueError), match="^prior: needs"):
-        mechanism.check_prior(make(ANSWERS), DOMAIN)
+        checks.check_prior(make(ANSWERS), DOMAIN)
 
 
 def test_row_numbers_are_labels_only_where_the_domain_has_them():
     weights = pd.Series([1, 2, 5])
     for labels in (DOMAIN, [0.5, 1.5, 2.5], [10, 20, 30]):
-        assert same(mechanism.in_label_order(weights, labels, "prior"), [1, 2, 5])
-    assert same(mechanism.in_label_order(weights, [2, 0, 1], "prior"), [5, 1, 2])
-    assert same(mechanism.in_label_order(weights, [0.0, 1.0, 2.0], "prior"), [1, 2, 5])
+        assert same(checks.in_label_order(weights, labels, "prior"), [1, 2, 5])
+    assert same(checks.in_label_order(weights, [2, 0, 1], "prior"), [5, 1, 2])
+    assert same(checks.in_label_order(weights, [0.0, 1.0, 2.0], "prior"), [1, 2, 5])
     for labels in ([1, 2, 3], [0, 1, 4], ["a", "b", 0], ["a", "b"], list("abcd")):
         with pytest.raises(ValueError, match="prior: needs each"):
-            mechanism.in_label_order(weights, labels, "prior")
+            checks.in_label_order(weights, labels, "prior")
     for odd in (
         weights[::-1],
         weights.iloc[[2, 0, 1]],
@@ -173,7 +185,7 @@ def test_row_numbers_are_labels_only_where_the_domain_has_them():
         {0: 1, 1: 2, 2: 5},
     ):
         with pytest.raises(ValueError, match="prior: needs each"):
-            mechanism.in_label_order(odd, DOMAIN, "prior")
+            checks.in_label_order(odd, DOMAIN, "prior")
 
 
 def test_bins_of_a_histogram_are_no_labels():
@@ -188,7 +200,10 @@ def test_tables_go_by_their_labels():
     mixed = frame.loc[["often", "never", "once"], ["once", "often", "never"]]
     assert same(br.Mechanism(mixed, 2.0, DOMAIN).weights, br.Mechanism(T, 2.0, DOMAIN).weights)
     kept = br.Mechanism(
-        pd.DataFrame([[0.4, 0.6], [0.6, 0.4], [0.5, 0.5]], DOMAIN, ["once", "never"]), 2.0, DOMAIN, ["never", "once"]
+        pd.DataFrame([[0.4, 0.6], [0.6, 0.4], [0.5, 0.5]], DOMAIN, ["once", "never"]),
+        2.0,
+        DOMAIN,
+        outputs=["never", "once"],
     )
     assert kept.transition.tolist() == [[0.6, 0.4], [0.4, 0.6], [0.5, 0.5]]
     with pytest.raises(ValueError, match="transition: needs each"):
@@ -200,9 +215,9 @@ def test_tables_go_by_their_labels():
     group, tables = stages.row_priors(priors, 1.0, ["a", "b"])
     assert [tables[g].outputs for g in group] == [("b",), ("a",)]
     W = pd.DataFrame([[0, 1.0], [0, 0]], index=[1, 0], columns=[0, 1])
-    assert optimal.solve_program(W, 1.0)[0] == pytest.approx(optimal.solve_program([[0, 0], [0, 1.0]], 1.0)[0])
+    assert program.solve_program(W, 1.0)[0] == pytest.approx(program.solve_program([[0, 0], [0, 1.0]], 1.0)[0])
     with pytest.raises(ValueError, match="weights: needs each"):
-        optimal.solve_program(frame, 1.0)
+        program.solve_program(frame, 1.0)
 
 
 def test_rows_with_labels_of_their_own():
@@ -227,16 +242,16 @@ def test_rows_with_labels_of_their_own():
     with pytest.raises(ValueError, match="^transition: needs each of the labels 0 .. 2"):
         br.Mechanism(rows, 2.0)
     with pytest.raises(ValueError, match="^weights: needs each of the labels 0 .. 2"):
-        optimal.solve_program(rows, 1.0)
+        program.solve_program(rows, 1.0)
 
 
 def test_a_named_tuple_goes_by_its_names():
     for row in pd.DataFrame([[0.7, 0.25, 0.05]], columns=["often", "never", "once"]).itertuples(index=False):
-        assert same(mechanism.check_prior(row, DOMAIN), SHARES)
+        assert same(checks.check_prior(row, DOMAIN), SHARES)
         with pytest.raises(ValueError, match="prior: needs each"):
-            mechanism.check_prior(row)
+            checks.check_prior(row)
         with pytest.raises(ValueError, match="prior: needs each"):
-            mechanism.check_prior(row, ["a", "b", "c"])
+            checks.check_prior(row, ["a", "b", "c"])
 
 
 def test_counts_of_images_go_by_their_classes():
@@ -289,12 +304,12 @@ def test_neighbours_go_by_their_labels():
         (lambda bad: br.RandomizedResponse(2, 1.0).debias(bad), "counts"),
         (lambda bad: br.prior_by_em(bad, np.eye(2)), "counts"),
         (lambda bad: stages.row_priors([bad], 1.0), "priors"),
-        (lambda bad: bins.loss_table(bad, [1.0]), "labels"),
-        (lambda bad: bins.loss_table([1.0], bad), "outputs"),
-        (lambda bad: bins.ValueMechanism(np.eye(2) / 4 + 0.375, 1.0, [0, 1], bad), "outputs"),
-        (lambda bad: mechanism.check_prior(bad), "prior"),
+        (lambda bad: values.loss_table(bad, [1.0]), "labels"),
+        (lambda bad: values.loss_table([1.0], bad), "outputs"),
+        (lambda bad: values.ValueMechanism(np.eye(2) / 4 + 0.375, 1.0, [0, 1], outputs=bad), "outputs"),
+        (lambda bad: checks.check_prior(bad), "prior"),
         (lambda bad: br.rp_with_prior([0, 1, 2], [1, 1], 1.0).density(bad, 0.5), "released"),
-        (lambda bad: optimal.solve_program([bad, bad], 1.0), "weights"),
+        (lambda bad: program.solve_program([bad, bad], 1.0), "weights"),
     ],
 )
 @pytest.mark.parametrize(

@@ -7,15 +7,12 @@ import pytest
 
 import blockrr as br
 from blockrr.learning import noise_aware as N
+from blockrr.learning import softmax as S
 from blockrr.learning.coordinates import Projection, coordinates
 from blockrr.learning.features import features
 from blockrr.learning.images import digits
-from blockrr.learning.likelihood import (
-    Linear,
-    SoftmaxObjective,
-    label_likelihood,
-    minimise,
-)
+from blockrr.learning.likelihood import label_likelihood
+from blockrr.learning.softmax import Linear, SoftmaxObjective, minimise
 
 LEARNERS = {
     "posterior": N.fit_posterior,
@@ -169,7 +166,7 @@ class Leaving:
         self.Z = Z
         self.start = N._first_fits(Z, L[None])[0]
         kappa = N._information([self.start], L[None])
-        self.scale = N._Scale(kappa, 4 * kappa * self.start.first_penalty)
+        self.scale = S.Scale(kappa, 4 * kappa * self.start.first_penalty)
         self.linear = self.fit(L, N._linear([self.start]), 400)
 
     def objective(self, L):
@@ -188,7 +185,7 @@ def test_first_order_leave_one_out(data, Z):
     L = released(data, br.rr(10, 1.0), 0)
     leaving = Leaving(Z, L)
     full, rows = leaving.logits(L, leaving.linear), np.arange(0, 600, 30)
-    approximate = N._held_out_logits(Z, full, L[:, None], leaving.scale)[rows, 0]
+    approximate = S._held_out_logits(Z, full, L[:, None], leaving.scale)[rows, 0]
     exact = []
     for i in rows:
         masked = L.copy()

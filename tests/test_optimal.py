@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import blockrr as br
-from blockrr.privacy.optimal import RESTS, best_sigma, place, retention, solve_program
+from blockrr.privacy.optimal import RESTS, best_sigma, place, retention
+from blockrr.privacy.program import solve_program
 
 EPSILONS = (0, 1e-9, 0.1, 0.6, 1, 2, 4, 8, 40, 800, math.inf)
 

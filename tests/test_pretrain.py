@@ -13,8 +13,9 @@ import torch
 from blockrr.learning import pretrain as P
 from blockrr.learning.contrastive import LAPTOP, PretrainRecipe
 from blockrr.learning.encoder import Encoder, embedder, fit_pca
-from blockrr.learning.features import Features, pretrained
+from blockrr.learning.features import Features
 from blockrr.learning.images import ImageData, digits, imbalanced
+from blockrr.learning.pretrained import pretrained
 from blockrr.learning.probe import Probe
 
 SETTINGS = dict(

@@ -90,3 +90,34 @@ def test_an_unknown_rule_is_refused_by_name(bad):
 def test_the_number_of_rows_set_aside_is_the_splits():
     for n, fraction in ((2, 0.01), (2, 0.99), (100, 0.5), (1_000, 0.001), (33_500, 0.01)):
         assert n_prior_rows(n, fraction) == len(split(n, fraction, 0)[0])
+
+
+@pytest.mark.parametrize("counts, n", [([3, -1, 1], 3), ([-5, -2, -9], 4), ([0, 0], 1), ([10**400, 1, -(10**400)], 7)])
+def test_the_conditions_that_make_shares_the_nearest(counts, n):
+    "One threshold, which is the gap wherever the share is positive and not below it elsewhere."
+    shares = _project(counts, n)
+    gaps = [c - n * s for c, s in zip(counts, shares)]
+    assert sum(shares) == 1 and min(shares) >= 0
+    assert all(gap == max(gaps) for gap, share in zip(gaps, shares) if share)
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-12, 5e-324, 0.5, 700, 1e6])
+def test_no_epsilon_makes_an_estimate_fail(epsilon):
+    p = br.estimate_prior(np.repeat([0, 1, 2], [60, 30, 10]), 4, epsilon, seed=0, quiet=True)
+    assert p.sum() == pytest.approx(1, abs=1e-12) and (p >= 0).all() and np.isfinite(p).all()
+
+
+def test_an_estimate_of_nothing():
+    assert br.estimate_prior([], 3, 1e9, quiet=True).tolist() == [1 / 3] * 3
+
+
+@pytest.mark.parametrize("bad", [0, 1, -0.1, math.nan, "0.5", True])
+def test_what_is_no_share_of_rows(bad):
+    with pytest.raises((TypeError, ValueError), match="^prior_fraction: needs"):
+        split(10, bad)
+
+
+@pytest.mark.parametrize("bad", ["best", None, 1, ["clip"]])
+def test_what_is_no_rule(bad):
+    with pytest.raises(ValueError, match="^rule: needs one of clip, project"):
+        br.estimate_prior([0, 1], 2, 1, rule=bad)

@@ -14,14 +14,13 @@ import pytest
 
 from blockrr.learning.tabular import RANGES, PublicRange, TabularData, group_split, tabular
 from blockrr.privacy import regression as numeric
-from blockrr.privacy.bins import ValueMechanism
+from blockrr.privacy.regression import NUMERIC_MECHANISMS, NumericMechanism
+from blockrr.privacy.values import ValueMechanism
 from blockrr.study.frames import read_records
-from blockrr.study.learners import REGRESSION_LEARNERS, Fitted
+from blockrr.study.numeric_learners import REGRESSION_LEARNERS, Fitted
 from blockrr.study.records import load, save
 from blockrr.study.regression import (
-    NUMERIC_METHODS,
     REFERENCES,
-    NumericMethod,
     RegressionSpec,
     build,
     regression_grid,
@@ -32,8 +31,8 @@ from blockrr.study.regression import (
 from blockrr.study.regression_report import error_table, plot_regression
 
 ROOT = Path(__file__).resolve().parent.parent
-EVERYTHING = (*NUMERIC_METHODS, *REFERENCES)
-WITH_PRIOR = [m.name for m in NUMERIC_METHODS.values() if m.needs_prior]
+EVERYTHING = (*NUMERIC_MECHANISMS, *REFERENCES)
+WITH_PRIOR = [m.name for m in NUMERIC_MECHANISMS.values() if m.needs_prior]
 
 
 def counts(seed=0, n=400, name="randhie"):
@@ -109,7 +108,7 @@ def test_equal_specs_have_equal_keys():
 
 
 def test_learners_and_postprocessing_share_one_release(records):
-    for m in NUMERIC_METHODS:
+    for m in NUMERIC_MECHANISMS:
         seen = {}
         for s in SPECS:
             if s.mechanism != m:
@@ -161,7 +160,7 @@ def test_prior_and_release_use_different_rows(mechanism):
     assert (again.mechanism.mean(probe) == out.mechanism.mean(probe)).all()
 
 
-@pytest.mark.parametrize("mechanism", NUMERIC_METHODS)
+@pytest.mark.parametrize("mechanism", NUMERIC_MECHANISMS)
 def test_public_range_is_never_inferred(mechanism):
     "The domain does not depend on which labels occur: a table with one value has the mechanism's domain of any other."
     public = RANGES["randhie"]
@@ -182,21 +181,21 @@ def test_public_range_is_never_inferred(mechanism):
 
 def test_outside_labels_are_clipped_one_by_one():
     public = RANGES["randhie"]
-    for m in NUMERIC_METHODS:
+    for m in NUMERIC_MECHANISMS:
         a = release_numbers(RegressionSpec("randhie", m, 3.0), np.r_[np.full(50, 24.0), np.zeros(50)], public)
         b = release_numbers(RegressionSpec("randhie", m, 3.0), np.r_[np.full(50, 77.0), np.full(50, -5.0)], public)
         assert (a.values == b.values).all()
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 2.0, math.inf])
-@pytest.mark.parametrize("name", NUMERIC_METHODS)
+@pytest.mark.parametrize("name", NUMERIC_MECHANISMS)
 def test_releases(name, epsilon):
     "Certificate, rows, right means after debiasing, and the limit at infinity: the label's public value."
     table = tabular("diabetes")
     y = table.part(test=False)[1]
     spec = RegressionSpec("diabetes", name, epsilon)
     r = release_numbers(spec, y, table.public)
-    method, m, grid = NUMERIC_METHODS[name], r.mechanism, table.public.grid
+    method, m, grid = NUMERIC_MECHANISMS[name], r.mechanism, table.public.grid
     by_values = isinstance(m, ValueMechanism)
     assert math.isinf(epsilon) or r.details["certified"] <= epsilon
     assert (np.sort(np.concatenate([r.rows, r.held])) == np.arange(len(y))).all()
@@ -219,7 +218,7 @@ def test_releases(name, epsilon):
         assert r.values == pytest.approx(wanted, abs=1e-3)
 
 
-@pytest.mark.parametrize("mechanism", NUMERIC_METHODS)
+@pytest.mark.parametrize("mechanism", NUMERIC_MECHANISMS)
 def test_outputs_of_the_study(mechanism):
     "Every mechanism on every table's public range, far ends of epsilon included, with a prior that has one value only."
     for public in RANGES.values():
@@ -234,8 +233,8 @@ def test_outputs_of_the_study(mechanism):
 
 def test_a_new_mechanism_and_a_new_learner_are_found_everywhere(tmp_path, monkeypatch):
     "A row of each table is all that is needed to run, keep, read, tabulate and draw them."
-    toy = NumericMethod("toy", "Toy", numeric.randomized_response)
-    monkeypatch.setitem(NUMERIC_METHODS, "toy", toy)
+    toy = NumericMechanism("toy", "Toy", numeric.randomized_response)
+    monkeypatch.setitem(NUMERIC_MECHANISMS, "toy", toy)
     monkeypatch.setitem(
         REGRESSION_LEARNERS, "median", lambda task: Fitted(lambda z: np.full(len(z), np.median(task.y)), {})
     )

@@ -103,9 +103,9 @@ def test_a_folder_goes_literally_through_the_command_line(name):
 
     from snakemake.cli import parse_config
 
-    from blockrr.study.cli import _escaped
+    from blockrr.study.reproduce import escaped
 
-    once = parse_config([f"output={_escaped(name)}"])["output"]
+    once = parse_config([f"output={escaped(name)}"])["output"]
     assert unquote(str(parse_config([f"output={once}"])["output"])) == name
 
 

@@ -11,9 +11,11 @@ import pytest
 
 import blockrr as br
 from blockrr.privacy import comparators as C
+from blockrr.privacy import stages
+from blockrr.privacy.integers import Certificate
 from blockrr.privacy.ledger import Ledger
-from blockrr.privacy.sampling import Certificate
 from blockrr.privacy.stages import COMPOSITION, PROMISED, certify_groups, release_in_groups, row_priors, two_stage
+from blockrr.privacy.unbiased import optimal_unbiased
 
 VALUES, PRIOR = [0, 1, 2, 4, 8], [0.4, 0.3, 0.15, 0.1, 0.05]
 
@@ -40,9 +42,9 @@ NUMERIC = {
     "bins": br.rr_on_bins(VALUES, PRIOR, 3.0),
     "laplace": C.laplace(VALUES, 3.0),
     "staircase": C.staircase(VALUES, 3.0, cells=5),
-    "unbiased": C.optimal_unbiased(VALUES, PRIOR, 3.0),
+    "unbiased": optimal_unbiased(VALUES, PRIOR, 3.0),
     "discrete": C.discrete_laplace(VALUES, 3.0),
-    "gaussian": C.gaussian(VALUES, 3.0, 0.1, 3),
+    "gaussian": C.gaussian(VALUES, 3.0, 0.1, cells=3),
     "interval": br.rp_with_prior(VALUES, PRIOR[1:], 3.0),
 }
 
@@ -146,3 +148,89 @@ def test_labels_that_no_group_releases_are_told_before_the_debit(tmp_path):
         release_in_groups(Y, G - 1, [one], 1.0)  # nothing is released
     with pytest.raises(ValueError, match="new to the ledger"):
         Ledger(tmp_path / "l.db").account("d")
+
+
+MANY = np.repeat(np.arange(4), [4000, 3000, 2000, 1000])
+PAIR = (br.rr(4, 0.25), br.rr_with_prior([4, 3, 2, 1], 0.25))
+
+
+def in_two(**change):
+    return two_stage(**{**dict(labels=MANY, epsilon=0.25, domain=4), **change})
+
+
+def in_groups(**change):
+    return release_in_groups(**{**dict(labels=MANY, group=MANY % 2, mechanisms=PAIR, epsilon=0.25), **change})
+
+
+BAD_FOR_BOTH = (
+    dict(epsilon=-1),
+    dict(epsilon="x"),
+    dict(seed=-1),
+    dict(labels=["violet"] * 10_000),
+    dict(labels=MANY[:1]),
+    dict(budget=2),
+    dict(dataset_id=None),
+    dict(ledger=None),
+)
+BAD_FOR_TWO = (
+    dict(method="rr"),
+    dict(first=0),
+    dict(first="x"),
+    dict(sigma=0),
+    dict(l=-1),
+    dict(floor=0.5),
+    dict(domain=5000),
+    dict(domain=5000, method="rr_with_prior"),
+)
+BAD_FOR_GROUPS = (
+    dict(epsilon=0.2),
+    dict(group=MANY),
+    dict(mechanisms=()),
+    dict(paid=1.0),
+    dict(paid=0.1),
+    dict(mechanisms=[br.rr(4, 0.25), br.rr(list("abcd"), 0.25)]),
+)
+
+
+def test_bad_input_is_noticed_before_the_debit_and_the_first_bit(tmp_path, monkeypatch):
+    account = dict(ledger=Ledger(tmp_path / "l.db"), dataset_id="d")
+    in_two(budget=1, **account)
+    monkeypatch.setattr(stages, "RandomBits", lambda *_: pytest.fail("a bit was asked for"))
+    for run, cases in ((in_two, BAD_FOR_BOTH + BAD_FOR_TWO), (in_groups, BAD_FOR_BOTH + BAD_FOR_GROUPS)):
+        for bad in cases:
+            with pytest.raises((TypeError, ValueError)):  # a BudgetExceeded is neither
+                run(**{**account, **bad})
+    assert account["ledger"].account("d").debits == 1
+    with pytest.raises(ValueError, match="ledger: 0.1 was paid for other rows already"):
+        in_groups(paid=0.1, **account)
+
+
+@pytest.mark.parametrize("run", (in_two, in_groups))
+def test_an_end_after_the_debit_leaves_the_debit(run, tmp_path, monkeypatch):
+    def dies(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stages, "RandomBits", dies)
+    account = dict(ledger=Ledger(tmp_path / "l.db"), dataset_id="d", budget=1)
+    with pytest.raises(KeyboardInterrupt):
+        run(**account)
+    assert account["ledger"].account("d").debits == 1
+
+
+@pytest.mark.parametrize(
+    "bad, said",
+    (
+        (dict(group=MANY[:5]), "for each of 10000 rows"),
+        (dict(group=MANY % 2 + 1), "from -1 to 1, got 1 to 2"),
+        (dict(mechanisms=[]), "at least one"),
+        (dict(epsilon=0.2), "but the tables and what was paid have 0.25"),
+        (dict(mechanisms=[br.rr(4, 0.25), br.rr(list("abcd"), 0.25)]), "same labels"),
+        (dict(paid=2.0), "paid have 2"),
+        (dict(paid=-1.0), "paid: needs"),
+        (dict(paid=math.nan), "paid: needs"),
+    ),
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_bad_groups_are_named(bad, said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        in_groups(**bad)

@@ -18,15 +18,9 @@ from hypothesis import strategies as st
 
 import blockrr as br
 from blockrr import certify
-from blockrr.privacy.sampling import (
-    DENOMINATOR,
-    RandomBits,
-    _Alias,
-    _Lookup,
-    certify_table,
-    check_size,
-    integer_table,
-)
+from blockrr.privacy.integers import DENOMINATOR, certify_table, check_size, integer_table
+from blockrr.privacy.lookup import _Alias, _Lookup
+from blockrr.privacy.sampling import RandomBits
 
 epsilons = st.one_of(
     st.just(0.0), st.floats(1e-300, 1e-3), st.floats(1e-9, 50), st.floats(50, 700), st.just(1e6), st.just(math.inf)
@@ -374,7 +368,7 @@ def test_without_cryptography_the_system_gives_the_bits():
     code = """import sys; sys.modules["cryptography"] = None
 import numpy as np, blockrr as br
 from blockrr.privacy import sampling
-assert sampling._secure_fill() is sampling._system_fill
+assert sampling._secure_source() is sampling._from_system
 m, y = br.rr(10, 1.0), np.zeros(300_000, np.uint8)
 a, b = m.privatize(y), m.privatize(y, threads=2)
 print(int((a == b).all()), *np.bincount(a, minlength=10), *m.privatize(y[:20], seed=5))

@@ -19,6 +19,7 @@ from blockrr.learning.augment import draw
 from blockrr.learning.device import Execution
 from blockrr.learning.images import digits, imbalanced
 from blockrr.learning.resnet import reset, resnet18
+from blockrr.learning.workspace import Workspace
 from blockrr.study import experiment as E
 
 torch.set_num_threads(1)
@@ -198,7 +199,8 @@ def test_learner_trains_on_the_large_sets_images(monkeypatch):
     "CIFAR-10_2's cells train on rows of CIFAR-10_1's images and are scored on their own test images."
     big = made_up("cifar10_1", np.repeat(np.arange(10), 6).astype(np.uint8))
     small = imbalanced(big, [6] * 6 + [2] * 4, [6] * 6 + [3] * 4, name="cifar10_2")
-    monkeypatch.setattr(E, "_data", {"cifar10_1": big, "cifar10_2": small}.get)
+    base = Workspace(big)
+    workspaces = {"cifar10_1": base, "cifar10_2": Workspace(small, base)}
     seen = []
 
     def fit(trainer, labels, rows, *, seed, epochs):
@@ -206,14 +208,12 @@ def test_learner_trains_on_the_large_sets_images(monkeypatch):
         return T.Training(np.stack([big.test_labels] * 2), (1.0, float("nan")), (1.0, 2.0), len(rows))
 
     monkeypatch.setattr(T, "fit", fit)
-    E._trainer.cache_clear()
     common = dict(learner="resnet18", options={"pad": 1, "cutout": 2, "width": 2})
     specs = [
         E.Spec("cifar10_2", "rr_with_prior", "inf", prior_fraction=0.1, **common),
         E.Spec("cifar10_1", "rr", 1.0, **common),
     ]
-    record, other = E.run_all(specs)
-    E._trainer.cache_clear()
+    record, other = E.run_all(specs, workspaces=workspaces)
     assert record.accuracy == other.accuracy == 100
     assert record.details["losses"] == [1.0, None] and record.details["n_released"] == 40
     released = E.release_labels(record.spec, small.train_labels, 10)
@@ -238,13 +238,14 @@ for name in {BLOCKED.split()}:
     raise SystemExit(name + " is not hidden")
 import numpy as np, torch
 torch.set_num_threads(1)
-import blockrr.study.experiment as E, blockrr.study.batch as B, blockrr.study.cli
+import blockrr.study.batch as B, blockrr.study.cli
+from blockrr.learning.workspace import provide
 from blockrr.learning.images import ImageData, SHA256
 rng, y = np.random.default_rng(0), np.arange(100).astype(np.uint8) % 10
 def images(): return rng.integers(0, 17, (100, 8, 8, 1), np.uint8)
 data = ImageData("digits", images(), y, images(), y, tuple("0123456789"))
 SHA256["digits"] = data.sha256
-E.use(data)
+provide(data)
 specs = B.priority_order(["digits"], 1, [1., float("inf")], prior_fraction=.2, options={{"epochs": 1, "width": 2}})
 print(B.run_cells(specs, sys.argv[1]).done)
 """

@@ -13,17 +13,14 @@ import time
 from pathlib import Path
 
 from blockrr.learning.data import dataset
-from blockrr.study.experiment import (
-    _LEARN,
-    _coordinates,
-    _probe,
-    grid,
-    provenance,
-    release_labels,
-)
+from blockrr.learning.workspace import WORKSPACES
+from blockrr.study.experiment import release_labels
+from blockrr.study.learners import LEARNERS
+from blockrr.study.records import provenance
+from blockrr.study.spec import grid
 
 DATA = "cifar10_1"
-LEARNERS = ("probe", "backward", "calibrated", "posterior", "consensus", "forward")
+TIMED = [name for name, row in LEARNERS.items() if row.pace is None]
 
 
 def minutes(seconds):
@@ -60,17 +57,17 @@ def time_learner(name, data):
     specs = grid(DATA, ["rr"], [1], 10, learner=name)
     released = [release_labels(s, data.train_labels, data.n_classes) for s in specs]
     start = time.process_time()
-    _LEARN[name](DATA, specs, released)
+    LEARNERS[name].fit(WORKSPACES[DATA], specs, released)
     return round((time.process_time() - start) / len(specs), 3)
 
 
 def main(path, run=None):
     whole = {} if run is None else {"run": run_times(Path(run))}
     data = dataset(DATA)
-    _probe(DATA)  # label-free: computed once, not counted
-    _coordinates(DATA)
+    WORKSPACES[DATA].probe()  # label-free: computed once, not counted
+    WORKSPACES[DATA].coordinates()
     start = time.perf_counter()
-    found = {name: time_learner(name, data) for name in LEARNERS}
+    found = {name: time_learner(name, data) for name in TIMED}
     about = provenance(time.perf_counter() - start, {DATA: data.sha256})
     result = {
         "schema": 1,

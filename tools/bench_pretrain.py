@@ -36,19 +36,16 @@ from blockrr.learning.contrastive import LAPTOP, LOSS_FUNCTIONS, teacher_targets
 from blockrr.learning.coordinates import concatenate
 from blockrr.learning.data import dataset
 from blockrr.learning.encoder import Encoder, fit_pca
-from blockrr.learning.features import Features, pretrained_root, write_features
+from blockrr.learning.features import Features
 from blockrr.learning.likelihood import label_likelihood
 from blockrr.learning.noise_aware import fit_forward
 from blockrr.learning.pretrain import pretrain
+from blockrr.learning.pretrained import pretrained_root, write_features
 from blockrr.learning.probe import Probe
-from blockrr.study.experiment import (
-    _coordinates,
-    _features,
-    grid,
-    provenance,
-    run_all,
-    score,
-)
+from blockrr.learning.workspace import WORKSPACES
+from blockrr.study.experiment import run_all, score
+from blockrr.study.records import provenance
+from blockrr.study.spec import grid
 
 EPSILONS = (1.0, 2.0)  # at which released labels judge
 
@@ -179,8 +176,8 @@ def held_out(Z, data, epsilon):
 
 def weights(data):
     "One line for each weight."
-    Z = _coordinates(data.name)[1]
-    other = _features(data.name, "pretrained")[1]
+    Z = WORKSPACES[data.name].coordinates()
+    other = WORKSPACES[data.name].features("pretrained")
     for weight in (1.0, 3.0, 10.0, 30.0, 100.0):
         both = concatenate(Z, other, weight, cache=False)
         found = {f"held-out log-likelihood at epsilon {e:g}": held_out(both, data, e) for e in EPSILONS}

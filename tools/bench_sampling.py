@@ -182,7 +182,7 @@ def main():
     for name in absent:
         print("absent:", name)
     if args.json:
-        from blockrr.study.experiment import provenance
+        from blockrr.study.records import provenance
 
         with open(args.json, "w") as file:
             json.dump(

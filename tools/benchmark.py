@@ -84,7 +84,7 @@ if __name__ == "__main__":
     parser.add_argument("--study", nargs="?", const="laptop", help="a profile (laptop)")
     parser.add_argument("--output", help="JSON file for the figures")
     options = parser.parse_args()
-    from blockrr.study.experiment import provenance
+    from blockrr.study.records import provenance
 
     start, peak = time.perf_counter(), None
     rows = [("import blockrr", import_time(options.runs)), *release_times(10_000_000, options.runs)]

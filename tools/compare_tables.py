@@ -75,21 +75,22 @@ def main():
                 order = np.random.default_rng(seed).permutation(len(y))
                 train, test = order[: 3 * len(y) // 4], order[3 * len(y) // 4 :]
                 z = mechanism.privatize(y[train], seed=seed)
-                fits = {"linear": lambda z=z, t=train: LabelDPClassifier().fit(X[t], z, mechanism=mechanism)}
+                models = {"linear": LabelDPClassifier()}
                 for name in options.models.split(","):
-                    model = MODELS[name]
-                    fits[name] = lambda m=model, z=z, t=train: clone(m).fit(X[t], z)
-                    fits[f"{name}, aware"] = lambda m=model, z=z, t=train: NoiseAwareClassifier(m, random_state=0).fit(
-                        X[t], z, mechanism=mechanism
-                    )
-                for name, fit in fits.items():
+                    models[name] = clone(MODELS[name])
+                    models[f"{name}, aware"] = NoiseAwareClassifier(MODELS[name], random_state=0)
+                for name, model in models.items():
+                    known = {} if name in MODELS else {"mechanism": mechanism}
                     start = time.process_time()
-                    model = fit()
+                    model.fit(X[train], z, **known)
                     seconds[name] = time.process_time() - start
                     found.setdefault(name, []).append(judged(model, X[test], y[test], n_classes))
             for name, numbers in found.items():
                 a, b, loss = np.mean(numbers, 0)
-                print(f"{table:8s} eps {epsilon:<4g} {name:16s} {a:5.1f} / {b:5.1f}  {loss:.3f}  {seconds[name]:.1f} s", flush=True)
+                print(
+                    f"{table:8s} eps {epsilon:<4g} {name:16s} {a:5.1f} / {b:5.1f}  {loss:.3f}  {seconds[name]:.1f} s",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ import blockrr as br
 from blockrr.privacy.evaluate import conformal_sets, evaluate
 
 
-def population(n_labels: int, rng: np.random.Generator, n: int = 400_000) -> tuple:  # (labels [n], probabilities [n, K])
-    "Draw labels and the probabilities of a model that is good but not calibrated."
+def population(n_labels: int, rng: np.random.Generator, n: int = 400_000) -> tuple:
+    "Draw labels [n] and the probabilities [n, K] of a model that is good but not calibrated."
     shares = np.arange(n_labels, 0, -1.0)
     truth = rng.choice(n_labels, n, p=shares / shares.sum())
     logits = 1.5 * rng.normal(size=(n, n_labels)) + 2.5 * np.eye(n_labels)[truth]

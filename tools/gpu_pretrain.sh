@@ -34,7 +34,7 @@ keep)
     for f in "$2"/*.npz; do
         name=$(basename "$f" .npz)
         cp "$f" "${f%.npz}.json" results/pretrain/
-        "$python" -c "import sys; from blockrr.learning.data import dataset; from blockrr.learning.features import pretrained; print(pretrained(dataset(sys.argv[1])))" "$name"
+        "$python" -c "import sys; from blockrr.learning.data import dataset; from blockrr.learning.pretrained import pretrained; print(pretrained(dataset(sys.argv[1])))" "$name"
     done
     ls -l results/pretrain ;;
 *) echo "check, train or keep, got $what" >&2; exit 2 ;;

@@ -79,6 +79,6 @@ echo "+ records:"
 python - "$output" <<'PY'
 import sys
 from pathlib import Path
-from blockrr.study.experiment import load
+from blockrr.study.records import load
 for path in sorted(Path(sys.argv[1], "records").glob("*.json")): print(f"{path.name}: {len(load(path))} records")
 PY

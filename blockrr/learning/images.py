@@ -22,7 +22,7 @@ import numpy as np
 
 from .codec import decode, encode
 from .store import PathLike, array_digest, atomic_write, progress_bar
-from ..privacy.mechanism import in_label_order
+from ..privacy.checks import in_label_order
 
 # %% ../../nbs/learning/03_images.ipynb #9b2e64d0
 def _freeze(data, field, axes) -> np.ndarray:  # a read-only view, which is the field from now on

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from blockrr.learning.data import atomic_write
-from blockrr.study.experiment import provenance
+from blockrr.study.records import provenance
 
 FULL = {"kills": 800, "mechanisms": 100_000, "draws": 10**9, "columns": 3_000}  # kills fork: before any threads
 OUTPUT = Path(__file__).resolve().parent.parent.parent / "results" / "promises.json"

@@ -1,0 +1,85 @@
+"""Tables of integers and their certificates, at the limits."""
+
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from blockrr.privacy.integers import DENOMINATOR, certify_matrix, certify_table, integer_table
+
+THIRD = Fraction(1, 3)
+
+
+def rr_table(K, epsilon):
+    a = math.exp(-epsilon)
+    return integer_table(np.where(np.eye(K) > 0, 1.0, a) / (1 + (K - 1) * a), epsilon)
+
+
+def test_at_epsilon_zero_rows_are_equal_and_whole():
+    zero = rr_table(10, 0)
+    assert zero.sum(1).tolist() == [DENOMINATOR] * 10
+    assert zero[0] / DENOMINATOR == pytest.approx(0.1, abs=1e-15)
+
+
+@pytest.mark.parametrize("K, e", [(2, 11.377398423729575), (5, 13.096232540315865), (10, 10.931868532107442)])
+def test_where_a_second_attempt_is_needed(K, e):
+    "Judged by the ideal in 60 digits."
+    with localcontext() as ctx:
+        ctx.prec = 60
+        a = (-Decimal(e)).exp()
+        ideals = 1 / (1 + (K - 1) * a), a / (1 + (K - 1) * a)
+        for w, ideal in zip(rr_table(K, e)[0, :2].tolist(), ideals):
+            assert abs(w / ideal / DENOMINATOR - 1) < Decimal("1e-12")
+
+
+@pytest.mark.parametrize("bad, text", [([[1, -1, 1]], "not negative"), ([1, 0], "matrix"), ([["a"]], "real numbers")])
+def test_what_is_no_transition(bad, text):
+    with pytest.raises((TypeError, ValueError), match=f"^transition: needs .*{text}"):
+        integer_table(bad, 1)
+
+
+@pytest.mark.parametrize("e", [0, 1e-300, 1e-12, 1e-9, 0.6, 1, 8, 43, 44, 45, 700, 1e6, math.inf])
+@pytest.mark.parametrize("K", [2, 3, 10, 97])
+def test_a_certificate_holds_and_is_no_larger_than_claimed(K, e):
+    c = certify_table(rr_table(K, e), e)
+    assert c.holds and c.epsilon <= e
+
+
+def test_certificates_of_given_integers():
+    assert certify_table([[731, 269], [269, 731]], 1).epsilon == pytest.approx(math.log(731 / 269), abs=1e-15)
+    assert certify_table(np.array([[2**63, 2**63 - 1]] * 2, np.uint64), 0).holds  # a sum that 64 bits cannot hold
+    for bad, text in (([[1, 2], [1, 1]], "same positive sum"), ([[0.5, 0.5]], "matrix of integers")):
+        with pytest.raises(ValueError, match=f"^weights: needs .*{text}"):
+            certify_table(bad, 1)
+
+
+def test_certificates_of_given_matrices():
+    thirds = [[2 * THIRD, THIRD], [THIRD, 2 * THIRD]]
+    assert certify_matrix(thirds, math.nextafter(math.log(2), 1)).holds
+    assert certify_matrix([[0.5, 0.5], [0.5, 0.5]]).epsilon == 0
+    assert certify_matrix([[1.0, 0.0], [1.0, 0.0]]).epsilon == 0
+    assert certify_matrix(np.eye(3), math.inf).holds
+    tiny = Fraction(1, 2) + Fraction(1, 10**300)
+    assert certify_matrix([[tiny, 1 - tiny], [1 - tiny, tiny]]).epsilon * 1e300 == pytest.approx(4, abs=1e-12)
+    steep = certify_matrix([[1 - 5e-324, 5e-324], [0.5, 0.5]]).epsilon
+    assert steep == pytest.approx(1073 * math.log(2), abs=1e-9)
+
+
+BAD = [[[0.5, 0.6]], [[math.nan, 1]], [[-1, 2]], [0.5, 0.5], [[THIRD, THIRD]], [["a", THIRD]]]
+
+
+@pytest.mark.parametrize("bad", [*BAD, np.full((2, 2), 0.5 + 1j), [["0.5", "0.5"]]])
+def test_what_is_no_matrix_of_probabilities(bad):
+    with pytest.raises((TypeError, ValueError), match="^transition: needs"):
+        certify_matrix(bad)
+
+
+def test_more_digits_than_a_float_has_are_refused():
+    "float64 would make it .5 and epsilon 0."
+    if np.finfo(np.longdouble).eps >= 2.0**-53:
+        pytest.skip("long double is a float64 here")
+    off = np.finfo(np.longdouble).eps * np.array([[1, -1], [-1, 1]])
+    with pytest.raises(TypeError, match="at most 64 bits"):
+        certify_matrix(np.full((2, 2), 0.5, np.longdouble) + off)
