@@ -92,7 +92,7 @@ def test_data_frames_with_words(table):
 
 def test_sets_and_releases(table):
     X, X_test, y, y_test, _ = table
-    mechanism = br.subset_response(3, 1.5, size=2) if br.best_size(3, 1.5) == 1 else br.subset_response(3, 1.5)
+    mechanism = br.subset_response(3, 1.5, size=2)
     model = NoiseAwareClassifier(LogisticRegression(), random_state=0)
     model.fit(X, mechanism.privatize(y, seed=1), mechanism=mechanism)
     assert model.score(X_test, y_test) > 0.6
@@ -129,7 +129,8 @@ def test_soft_targets_are_learnt(model):
     X = rng.normal(size=(3000, 1))
     q = 1 / (1 + np.exp(-2 * X))
     fitted = fit_soft(model, X, np.hstack([1 - q, q]), weights=np.ones(3000), rng=np.random.RandomState(0))
-    assert abs(fitted.predict_proba([[0.5]])[0, 1] - 1 / (1 + np.exp(-1))) < 0.05
+    # labels that are drawn have a standard deviation of .03 among 200 neighbours
+    assert abs(fitted.predict_proba([[0.5]])[0, 1] - 1 / (1 + np.exp(-1))) < 0.1
 
 
 def test_undone_tables_are_most_likely():

@@ -25,7 +25,7 @@ def test_rows_of_the_prior_say_nothing():
 
 
 def test_sets_are_read_by_their_mechanism():
-    mechanism = br.subset_response(6, 1.0)
+    mechanism = br.subset_response(6, 1.0, size=2)
     released = mechanism.privatize(np.arange(6).repeat(20), seed=3)
     evidence = label_evidence(released, mechanism)
     np.testing.assert_allclose(evidence.likelihood, mechanism.likelihood(released))

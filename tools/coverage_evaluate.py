@@ -41,10 +41,10 @@ def truths(truth, p) -> dict:
     return found
 
 
-def coverage(n_labels: int, epsilon: float, n: int, runs: int, *, seed: int = 0) -> dict:
+def coverage(n_labels: int, epsilon: float, n: int, runs: int, *, seed: int = 0, size: int = 400_000) -> dict:
     "Percent of intervals that hold the truth, and the mean true coverage of 90 % sets."
     rng = np.random.default_rng([seed, n_labels, n, int(100 * epsilon)])
-    truth, p = population(n_labels, rng)
+    truth, p = population(n_labels, rng, size)
     known = truths(truth, p)
     mechanism = br.rr(n_labels, epsilon)
     held = dict.fromkeys(known, 0)

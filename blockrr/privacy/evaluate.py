@@ -184,7 +184,7 @@ def _auc(w, scores) -> tuple:  # (area, influences [n])
     wins_of_negative = negative * (positive.mean() - below(positive) - positive / (2 * n))
     pairs = wins_of_positive.sum() / (n - 1)
     shares = w.mean(0)
-    total = shares[0] * shares[1]
+    total = (n * shares[0] * shares[1] - (positive * negative).mean()) / (n - 1)
     area = pairs / total
     influence = (wins_of_positive + wins_of_negative - 2 * pairs) / total
     influence -= area * ((negative - shares[0]) / shares[0] + (positive - shares[1]) / shares[1])
