@@ -1,5 +1,7 @@
 """NoiseAwareClassifier around trees, forests, pipelines and models without weights; what it may and may not do."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -116,6 +118,14 @@ def test_a_class_that_is_hardly_there():
     model = NoiseAwareClassifier(LogisticRegression(), random_state=0).fit(X, br.rr(3, 4.0).privatize(y, seed=0),
                                                                            mechanism=br.rr(3, 4.0))  # fmt: skip
     assert model.predict_proba(X).shape == (400, 3) and np.isfinite(model.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize("start", ["estimator", "linear"])
+def test_pickles(table, start):
+    X, X_test, _, _, z = table
+    model = NoiseAwareClassifier(LogisticRegression(), 0, start=start, random_state=0).fit(X, z, mechanism=MECHANISM)
+    again = pickle.loads(pickle.dumps(model))
+    assert (again.predict_proba(X_test) == model.predict_proba(X_test)).all()
 
 
 def test_weights_reach_the_last_step():

@@ -16,8 +16,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
-from .any_model import GAIN, RowSplit, check_options, take_rows, weight_name
-from .evidence import NOTHING, check_weights, warn_of_nothing
+from .any_model import GAIN, check_options, weight_name
+from .evidence import NOTHING, RowSplit, check_weights, take_rows, warn_of_nothing
 from .softmax import softmax
 from ..privacy.checks import as_numbers
 from ..privacy.interval import IntervalMechanism

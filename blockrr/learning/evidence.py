@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NOTHING', 'LabelEvidence', 'label_evidence', 'TableCalibration', 'likelihood_and_gradient', 'calibrate_table',
-           'check_weights', 'warn_of_nothing']
+           'take_rows', 'RowSplit', 'check_weights', 'warn_of_nothing']
 
 # %% ../../nbs/learning/20_evidence.ipynb #629d901b
 import warnings
@@ -131,6 +131,30 @@ def _distinct(likelihood, weights) -> tuple:
     "Equal rows of likelihoods together, with the sums of their weights."
     rows, which = np.unique(likelihood, axis=0, return_inverse=True)
     return rows, np.bincount(which.ravel(), weights, len(rows))
+
+# %% ../../nbs/learning/20_evidence.ipynb #293fa5e3
+def take_rows(
+    X,  # array, sparse matrix or data frame
+    rows: np.ndarray,  # int [m]
+):  # of the same kind
+    "Take rows of an array, a sparse matrix or a data frame."
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+class RowSplit:
+    "A quarter of the rows, which judge and calibrate, and folds of the others."
+
+    def __init__(
+        self,
+        n: int,  # rows
+        cv: int,  # folds
+        rng: np.random.RandomState,
+    ):
+        order = rng.permutation(n)
+        self.judges = np.sort(order[: max(n // 4, 1)])
+        self.others = np.sort(order[max(n // 4, 1) :])
+        self.test = np.array_split(rng.permutation(self.others), cv)
+        self.train = [np.setdiff1d(self.others, rows) for rows in self.test]
 
 # %% ../../nbs/learning/20_evidence.ipynb #66a777bc
 NOTHING = 3.0  # nats that a model must win over class shares, or the labels say nothing about the features
