@@ -202,8 +202,9 @@ def _read(value: Any) -> Any:
 # %% ../../nbs/privacy/19_statement.ipynb #7fdf1b36
 def _count_outputs(mechanisms: Sequence[Mechanism]) -> int:
     "Count the labels, or the sets of labels, that can be released."
-    if mechanisms[0].releases_sets:
-        return sum(mechanism.n_outputs for mechanism in mechanisms)
+    sets = [mechanism.n_outputs for mechanism in mechanisms if isinstance(mechanism, SetMechanism)]
+    if sets:
+        return sum(sets)
     return len({int(column) for mechanism in mechanisms for column in mechanism.columns})
 
 
