@@ -56,7 +56,7 @@ def test_direction(room):
         for name in imports(path):
             parts = name.split(".")
             if parts == ["blockrr"]:
-                parts.append("privacy")  # the package itself is the privacy room's names
+                parts.append("privacy")  # the package itself has the privacy package's names
             if parts[0] == "blockrr":
                 assert parts[1] in ALLOWED[room] and (name != "blockrr" or room != "privacy"), (
                     f"{path.name} imports {name}"

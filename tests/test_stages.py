@@ -88,7 +88,7 @@ def test_the_statement_gives_the_promise_as_a_condition():
     group, tables = row_priors(np.random.default_rng(0).dirichlet([1, 1, 1], 300), 1.0)
     said = json.loads(release_in_groups(labels, group, tables, 1.0).to_json())["composition"]
     assert said == PROMISED and "on one condition, the caller's promise, which was not checked" in said
-    assert "If they were made from these labels, that has to be paid for separately" in said
+    assert "If they were made from these labels, that has to be counted separately" in said
     assert "chosen without looking" not in said  # a fact that it cannot know
     whole, _ = two_stage(labels, 1.0, 3)
     assert json.loads(whole.to_json())["composition"] == COMPOSITION != PROMISED
@@ -201,7 +201,7 @@ def test_bad_input_is_noticed_before_the_debit_and_the_first_bit(tmp_path, monke
             with pytest.raises((TypeError, ValueError)):  # a BudgetExceeded is neither
                 run(**{**account, **bad})
     assert account["ledger"].account("d").debits == 1
-    with pytest.raises(ValueError, match="ledger: 0.1 was paid for other rows already"):
+    with pytest.raises(ValueError, match="ledger: 0.1 was debited for other rows already"):
         in_groups(paid=0.1, **account)
 
 

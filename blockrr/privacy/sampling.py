@@ -313,13 +313,4 @@ def discrete_laplace(
 _INTEGERS = "MAX_ENTRIES MAX_OUTPUTS exact_epsilon check_size integer_table Certificate certify_table certify_matrix"
 _OLD_NAMES = {name: f"blockrr.privacy.integers:{name}" for name in _INTEGERS.split()}
 _OLD_NAMES["check_epsilon"] = "blockrr.privacy.checks:check_epsilon"
-
-# taken by other modules; they go when these use the public names
-_OLD_NAMES["_caps"] = "blockrr.privacy.integers:largest_beside"
-_OLD_NAMES["_exp_bound"] = "blockrr.privacy.integers:exp_bound"
-_OLD_NAMES["_log_ratio"] = "blockrr.privacy.integers:log_ratio"
-_OLD_NAMES["_check_threads"] = "blockrr.privacy.checks:check_threads"
-_OLD_NAMES["_sampler"] = "blockrr.privacy.lookup:sampler_for"
-_OLD_NAMES["_Draw"] = "blockrr.privacy.sampling:Draw"
-
 __getattr__ = moved(__name__, _OLD_NAMES)
