@@ -1,6 +1,7 @@
 """The three packages and their one direction, no circle, no borrowed private name; what importing blockrr loads."""
 
 import ast
+import re
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
@@ -33,6 +34,11 @@ def names_taken(path):
                 yield from ((whole, alias.name) for alias in node.names)
 
 
+def modules_taken(path):
+    "The modules of blockrr that a file imports, also by `from . import paper`."
+    return (set(imports(path)) | {f"{module}.{name}" for module, name in names_taken(path)}) & set(MODULES)
+
+
 MODULES = {f"blockrr.{p.parent.name}.{p.stem}": p for p in PACKAGE.glob("*/*.py") if p.stem != "__init__"}
 
 
@@ -43,11 +49,25 @@ def test_no_private_name_of_another_module(module):
 
 
 def test_no_circle():
-    graph = {module: set(imports(path)) & set(MODULES) for module, path in MODULES.items()}
+    graph = {module: modules_taken(path) for module, path in MODULES.items()}
     try:
         tuple(TopologicalSorter(graph).static_order())
     except CycleError as circle:
         pytest.fail(f"a circle of imports: {' -> '.join(circle.args[1])}")
+
+
+def notebook_of(path):
+    "The name of the notebook that a module is made from, such as `14_optimal.ipynb`."
+    return re.search(r"File to edit: (?:\S*/)?(\S+\.ipynb)", path.read_text(encoding="utf-8"))[1]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_notebook_imports_what_comes_before_it(module):
+    path = MODULES[module]
+    if not re.match(r"\d\d", notebook_of(path)):
+        pytest.skip("not numbered")
+    room = [MODULES[m] for m in modules_taken(path) if MODULES[m].parent == path.parent]
+    assert not [other.stem for other in room if notebook_of(other) >= notebook_of(path)]
 
 
 @pytest.mark.parametrize("room", ALLOWED)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LEARNERS', 'Released', 'Cell', 'Outcome', 'Option', 'Pace', 'Learner', 'fit_together', 'label_grid', 'resnet_recipe',
-           'fit_on_coordinates']
+           'fit_on_coordinates', 'fit_on_likelihoods']
 
 # %% ../../nbs/study/03_learners.ipynb #317c86ac
 import math
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ..learning.noise_aware import NoiseAwareFit, fit_backward, fit_consensus, fit_forward, fit_posterior
 from ..learning.workspace import KINDS, Workspace
 from ..privacy.checks import moved
 from ..privacy.sampling import seed_sequence
 
 if TYPE_CHECKING:
     from blockrr.learning.coordinates import Projection
-    from blockrr.learning.noise_aware import NoiseAwareFit
     from blockrr.learning.training import Recipe, Trainer, Training
 
 # %% ../../nbs/study/03_learners.ipynb #d3a0154a
@@ -258,31 +258,18 @@ def _likelihoods(workspace: Workspace, released: Sequence[Released]) -> np.ndarr
     return found
 
 
-def _fit_backward(Z: "Projection", workspace: Workspace, released: Sequence[Released]) -> "NoiseAwareFit":
-    from blockrr.learning.noise_aware import fit_backward
-
+def _fit_backward(Z: "Projection", workspace: Workspace, released: Sequence[Released]) -> NoiseAwareFit:
     tables = [r.transition for r in released if r.transition is not None]
     if len(tables) < len(released):
         raise ValueError("backward: needs one table for all rows; these have tables of their own")
     return fit_backward(Z, label_grid(released, len(workspace.images.train_labels)), np.stack(tables))
 
 
-def _fit_likelihood(
-    Z: "Projection", workspace: Workspace, released: Sequence[Released], *, fit: str, **options: Any
-) -> "NoiseAwareFit":
-    "Fit with a function of noise_aware that takes likelihoods."
-    from blockrr.learning import noise_aware
-
-    if fit != "fit_posterior" and "factor" in options:
-        options["factors"] = (options.pop("factor"),)
-    return getattr(noise_aware, fit)(Z, _likelihoods(workspace, released), **options)
-
-
 _OF_IMAGES = ("features", "metric", "directions")
 
 
 def fit_on_coordinates(
-    fit: Callable[..., "NoiseAwareFit"],  # (coordinates, workspace, released, **options of its own)
+    fit: Callable[..., NoiseAwareFit],  # (coordinates, workspace, released, **options of its own)
 ) -> Callable[[Workspace, Sequence[Cell], Sequence[Released]], list[Outcome]]:  # for `Learner.fit`
     "Make a learner that fits coordinates of the images."
 
@@ -294,6 +281,31 @@ def fit_on_coordinates(
         return [Outcome(p, {**details, **facts}) for p, details in zip(done.predictions, done.details)]
 
     return fit_together(fit_coordinates)
+
+
+def fit_on_likelihoods(
+    fit: Callable[..., NoiseAwareFit],  # (coordinates, likelihoods [runs, n, K], **options)
+    **fixed: Any,  # options that the learner's caller does not choose
+) -> Callable[[Workspace, Sequence[Cell], Sequence[Released]], list[Outcome]]:  # for `Learner.fit`
+    "Make a learner of a function such as those of `blockrr.learning.noise_aware`."
+
+    def fit_likelihoods(
+        Z: "Projection", workspace: Workspace, released: Sequence[Released], **options: Any
+    ) -> NoiseAwareFit:
+        return fit(Z, _likelihoods(workspace, released), **fixed, **options)
+
+    return fit_on_coordinates(fit_likelihoods)
+
+
+def _one_factor(fit: Callable[..., NoiseAwareFit]) -> Callable[..., NoiseAwareFit]:
+    "Let a function that tries several penalties take a single one."
+
+    def fit_with_factor(Z: "Projection", likelihood: np.ndarray, **options: Any) -> NoiseAwareFit:
+        if "factor" in options:
+            options["factors"] = (options.pop("factor"),)
+        return fit(Z, likelihood, **options)
+
+    return fit_with_factor
 
 # %% ../../nbs/study/03_learners.ipynb #d3a0154c
 def _is_count(value: Any, least: int) -> bool:
@@ -319,25 +331,25 @@ _ROWS = (
     Learner(
         "calibrated",
         "ridge regression, calibrated",
-        fit_on_coordinates(partial(_fit_likelihood, fit="fit_posterior", rounds=0)),
+        fit_on_likelihoods(fit_posterior, rounds=0),
         _COORDINATES,
     ),
     Learner(
         "posterior",
         "ridge regression on posterior targets",
-        fit_on_coordinates(partial(_fit_likelihood, fit="fit_posterior")),
+        fit_on_likelihoods(fit_posterior),
         {**_COORDINATES, **_ROUNDS, **_FACTOR},
     ),
     Learner(
         "consensus",
         "softmax regression on labels that a first model agrees with",
-        fit_on_coordinates(partial(_fit_likelihood, fit="fit_consensus")),
+        fit_on_likelihoods(_one_factor(fit_consensus)),
         {**_COORDINATES, **_FACTOR},
     ),
     Learner(
         "forward",
         "softmax regression by the likelihood of what was released",
-        fit_on_coordinates(partial(_fit_likelihood, fit="fit_forward")),
+        fit_on_likelihoods(_one_factor(fit_forward)),
         {**_COORDINATES, **_FACTOR},
     ),
 )
