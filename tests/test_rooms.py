@@ -56,6 +56,24 @@ def test_no_circle():
         pytest.fail(f"a circle of imports: {' -> '.join(circle.args[1])}")
 
 
+def defined(path):
+    "Public names that a module defines itself."
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (t.id for t in targets if isinstance(t, ast.Name))
+
+
+def test_no_public_name_twice():
+    where = {}
+    for module, path in MODULES.items():
+        for name in {n for n in defined(path) if not n.startswith("_")}:
+            where.setdefault(name, []).append(module)
+    assert not {name: modules for name, modules in where.items() if len(modules) > 1}
+
+
 def notebook_of(path):
     "The name of the notebook that a module is made from, such as `14_optimal.ipynb`."
     return re.search(r"File to edit: (?:\S*/)?(\S+\.ipynb)", path.read_text(encoding="utf-8"))[1]
