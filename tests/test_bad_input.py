@@ -10,7 +10,7 @@ import pytest
 import blockrr as br
 from blockrr.privacy.advise import predict
 from blockrr.privacy.audit import Audit, epsilon_lower_bound, samples_needed
-from blockrr.privacy.optimal import best_sigma, evaluate, retention
+from blockrr.privacy.optimal import best_sigma, retention, tradeoff
 from blockrr.privacy.partition import Partition, check_settings, partition_by_weight, weight_matrix
 from blockrr.privacy.program import solve_program
 from blockrr.study.paper_tables import compare_tables, findings, from_classes, repairs, tally
@@ -48,8 +48,8 @@ CASES = {
     "solve_program average": ("average", lambda v: solve_program(E3, 1, average=v), ""),
     "solve_program fixed": ("fixed", lambda v: solve_program(E3, 1, fixed=v), "None"),
     "retention mechanism": ("mechanism", retention, ""),
-    "evaluate mechanism": ("mechanism", lambda v: evaluate(v, P), ""),
-    "evaluate prior": ("prior", lambda v: evaluate(M, v), ""),
+    "tradeoff mechanism": ("mechanism", lambda v: tradeoff(v, P), ""),
+    "tradeoff prior": ("prior", lambda v: tradeoff(M, v), ""),
     "frontier prior": ("prior", lambda v: br.frontier(v, 1), "[1, 2]"),
     "frontier epsilon": ("epsilon", lambda v: br.frontier(P, v), "inf; 1.5"),
     "Frontier.levels floor": ("floor", F.levels, ""),

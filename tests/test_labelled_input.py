@@ -71,7 +71,7 @@ TAKERS = {
         np.eye(3)[::-1] * 0.5 + 1 / 6, 3.0, DOMAIN[::-1], outputs=DOMAIN
     ).debias(p),
     "debias, many labels": lambda p: br.RandomizedResponse(DOMAIN, 1.0).debias(p),
-    "evaluate": lambda p: optimal.evaluate(br.rr_with_prior(SHARES, 1.0, k=2, labels=DOMAIN), p),
+    "tradeoff": lambda p: optimal.tradeoff(br.rr_with_prior(SHARES, 1.0, k=2, labels=DOMAIN), p),
     "predict": lambda p: advise.predict(br.rr(DOMAIN, 1.0), p),
     "advise": lambda p: [o.quality for o in br.advise(p, 1.0, labels=DOMAIN).ranking],
     "release": lambda p: br.release(ANSWERS, 1.0, DOMAIN, "rr_with_prior", prior=p, seed=1).prior,

@@ -21,7 +21,7 @@ from blockrr.privacy import comparators as C
 from blockrr.privacy.advise import predict
 from blockrr.privacy.integers import DENOMINATOR
 from blockrr.privacy.mechanism import label_columns
-from blockrr.privacy.optimal import evaluate, retention
+from blockrr.privacy.optimal import retention, tradeoff
 from blockrr.privacy.stages import release_in_groups
 from blockrr.privacy.unbiased import optimal_unbiased
 from blockrr.privacy.values import ValueMechanism, clipped, risk
@@ -48,7 +48,7 @@ LABELS = {
 }
 MEANT = {
     "retention": retention,
-    "evaluate": lambda m: evaluate(m, P),
+    "tradeoff": lambda m: tradeoff(m, P),
     "gap": lambda m: br.frontier(P, 9.0).gap(m),
     "predict": lambda m: predict(m, P),
     "label_columns": label_columns,
@@ -78,7 +78,7 @@ def test_labels_are_found_by_their_value(name):
 def test_a_turned_table_predicts_what_it_is():
     "The same table with its columns in another order is the same mechanism."
     assert predict(LABELS["turned"], P) == pytest.approx(predict(LABELS["values"], P), abs=0.02)
-    assert evaluate(LABELS["turned"], P) == evaluate(LABELS["values"], P)
+    assert tradeoff(LABELS["turned"], P) == tradeoff(LABELS["values"], P)
 
 
 def test_delta_is_not_compared_with_a_frontier_of_epsilon():

@@ -25,7 +25,7 @@ from .labels import DomainLike, prior_domain
 from .mechanism import Mechanism, label_columns
 
 # %% auto #0
-__all__ = ['PALETTE', 'LEFTOVERS', 'Tradeoff', 'retention', 'evaluate', 'Frontier', 'frontier', 'best_sigma', 'optimal_rr']
+__all__ = ['PALETTE', 'LEFTOVERS', 'Tradeoff', 'retention', 'tradeoff', 'Frontier', 'frontier', 'best_sigma', 'optimal_rr']
 
 # %% ../../nbs/privacy/14_optimal.ipynb #e66da4c6
 class Tradeoff(NamedTuple):
@@ -48,7 +48,7 @@ def retention(
     return own
 
 
-def evaluate(
+def tradeoff(
     mechanism: Mechanism,  # any finite mechanism
     prior: Any,  # n_labels weights >= 0
 ) -> Tradeoff:
@@ -108,7 +108,7 @@ class Frontier:
         mechanism: Mechanism,  # of epsilon alone, and of no larger one
     ) -> float:  # >= 0; 0: the mechanism lies on the frontier
         "Return how much accuracy a mechanism gives away at its own floor."
-        at = evaluate(mechanism, self.prior)
+        at = tradeoff(mechanism, self.prior)
         if mechanism.delta:
             raise ValueError(f"mechanism: the frontier is of epsilon alone, got {mechanism!r}")
         if mechanism.epsilon > self.epsilon:
@@ -438,7 +438,7 @@ def _minority_row(f: Frontier, kept: np.ndarray, others: np.ndarray, lower: floa
 # %% ../../nbs/privacy/14_optimal.ipynb #eb377c8d
 _OLD_NAMES = {
     "solve_program": "blockrr.privacy.program:solve_program",
-    "place": "blockrr.privacy.optimal:evaluate",
+    "place": "blockrr.privacy.optimal:tradeoff",
     "Point": "blockrr.privacy.optimal:Tradeoff",
     "RESTS": "blockrr.privacy.optimal:LEFTOVERS",
 }
