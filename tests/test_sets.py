@@ -454,16 +454,7 @@ def test_specs_and_learners():
         with pytest.raises(
             ValueError, match=f"learner: {learner} needs one label a row, and sets of labels were released"
         ):
-            LEARNERS[learner].fit(None if learner == "probe" else Spaces(), specs[:1], [released])
-
-
-class Spaces:
-    "Enough of a workspace to be refused by a learner."
-
-    rows = (np.arange(100), np.arange(5))
-
-    def coordinates(self, **_):
-        return None
+            LEARNERS[learner].fit(None, specs[:1], [released])
 
 
 def test_codebooks_agree_on_mean_squares():

@@ -164,8 +164,8 @@ def _build_optimal_rr(domain: Domain, epsilon: float, prior: np.ndarray, floor: 
 
 def _build_subset(domain: Domain, epsilon: float, prior, size: int | None = None) -> tuple[Mechanism, dict]:
     mechanism = subset_response(domain, epsilon, size)
-    sets = isinstance(mechanism, SetMechanism) and mechanism.codebook is not None
-    return mechanism, {"size": mechanism.codebook.size if sets else 1}
+    book = mechanism.codebook if isinstance(mechanism, SetMechanism) else None
+    return mechanism, {"size": 1 if book is None else book.size}
 
 
 def _build_optimal_subsets(domain: Domain, epsilon: float, prior: np.ndarray | None) -> tuple[Mechanism, dict]:

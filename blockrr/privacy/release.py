@@ -24,7 +24,7 @@ from .labels import Domain, DomainLike
 from .ledger import Ledger, prepare_charge, says_what_is_spent
 from .mechanism import Mechanism
 from .methods import Method, method_named
-from .optimal import place, retention
+from .optimal import retention, tradeoff
 from .prior import estimate_prior, n_prior_rows, split
 from .sampling import RandomBits, Seed, seed_sequence
 from .sets import SetMechanism
@@ -35,6 +35,7 @@ __all__ = ['MAX_LIKELIHOODS', 'Release', 'ReleaseInput', 'check_input', 'warn_of
 
 # %% ../../nbs/privacy/20_release.ipynb #7ebb3164
 MAX_LIKELIHOODS = 2**30  # entries of a table of likelihoods, 8 GiB
+_PIECE = 1 << 15  # rows of it that are made at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +98,9 @@ class Release:
         table = np.full((rows, n_labels), 1 / n_labels)
         for k in np.unique(self.group).tolist():
             own = np.flatnonzero(self.group == k)
-            table[self.index[own]] = _likelihood(self.mechanisms[k], codes[own])
+            for start in range(0, len(own), _PIECE):  # a second table of all rows would double the memory
+                piece = own[start : start + _PIECE]
+                table[self.index[piece]] = _likelihood(self.mechanisms[k], codes[piece])
         table.setflags(write=False)
         return table
 
@@ -218,7 +221,7 @@ def change_probability(
     prior: np.ndarray | None,  # released or public; None: every label alike
 ) -> float:
     "Return the probability that a released label is not the true one."
-    return 1 - (retention(mechanism).mean() if prior is None else place(mechanism, prior).accuracy)
+    return 1 - (retention(mechanism).mean() if prior is None else tradeoff(mechanism, prior).accuracy)
 
 
 def _warn_of(mechanism, prior, n_rows):

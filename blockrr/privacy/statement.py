@@ -48,7 +48,7 @@ TWO_PARTS = (
 )
 GIVEN_PRIOR = (
     f"{ONE_USE} The prior was given and is counted as public: if it was made from these labels, that has to be "
-    "paid for separately."
+    "counted separately."
 )
 
 # %% ../../nbs/privacy/19_statement.ipynb #5946eb17
@@ -202,8 +202,9 @@ def _read(value: Any) -> Any:
 # %% ../../nbs/privacy/19_statement.ipynb #7fdf1b36
 def _count_outputs(mechanisms: Sequence[Mechanism]) -> int:
     "Count the labels, or the sets of labels, that can be released."
-    if mechanisms[0].releases_sets:
-        return sum(mechanism.n_outputs for mechanism in mechanisms)
+    sets = [mechanism.n_outputs for mechanism in mechanisms if isinstance(mechanism, SetMechanism)]
+    if sets:
+        return sum(sets)
     return len({int(column) for mechanism in mechanisms for column in mechanism.columns})
 
 
