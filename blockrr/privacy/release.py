@@ -23,7 +23,7 @@ from .integers import Certificate
 from .labels import Domain, DomainLike
 from .ledger import Ledger, prepare_charge, says_what_is_spent
 from .mechanism import Mechanism
-from .methods import Method, method_named
+from .methods import AUTO, METHODS, Method, choose_by_prior, choose_by_rows, method_named
 from .optimal import place, retention
 from .prior import estimate_prior, n_prior_rows, split
 from .sampling import RandomBits, Seed, seed_sequence
@@ -119,9 +119,10 @@ class Release:
         how = "secure randomness"
         if self.reproducible:
             how = "reproducible from its seed, hence NOT private against anyone who knows or can guess it"
+        chosen = f"; chosen automatically: {self.statement.choice}" if self.statement.choice else ""
         return (
             f"Release of {n:,} labels by {self.statement.mechanism}: label DP with epsilon {c.epsilon:.6g} certified "
-            f"({within} the {c.claimed:g} asked for){none}; {how}"
+            f"({within} the {c.claimed:g} asked for){none}; {how}{chosen}"
         )
 
 
@@ -144,10 +145,15 @@ class ReleaseInput(NamedTuple):
     settings: dict[str, Any]  # of the method, those that were given
     prior: np.ndarray | None  # a public one, where the method uses it
     estimate: bool  # whether the prior comes from some of the rows
+    choice: str | None = None  # why the default chose the method, so far
 
     def build(self, prior: np.ndarray | None) -> tuple[Mechanism, dict]:
         "Make the mechanism; the settings as it used them."
         return self.method.build(self.domain, self.epsilon, prior, **self.settings)
+
+    def why(self, prior: np.ndarray | None) -> str | None:  # None where the caller named the method
+        "Say why the default chose its method, once there is a prior."
+        return self.choice if self.method is not AUTO else _said(choose_by_prior(prior, self.epsilon))
 
 
 def check_input(
@@ -168,11 +174,24 @@ def check_input(
         seed_sequence(seed)
     settings = method.check(settings)
     codes = domain.encode(labels)
+    method, choice = _settle(method, len(codes), len(domain), epsilon, prior_fraction, prior)
     prior = prior if method.uses_prior else None
     estimate = method.uses_prior and prior is None
     method.check_size(domain, epsilon, prior)  # not only after the debit
     split(min(len(codes), 2) if estimate else 2, prior_fraction, 0)  # its checks only
-    return ReleaseInput(codes, epsilon, domain, method, settings, prior, estimate)
+    return ReleaseInput(codes, epsilon, domain, method, settings, prior, estimate, choice)
+
+
+def _said(choice) -> str:
+    return f"{METHODS[choice.method].title}: {choice.why}"
+
+
+def _settle(method, rows, n_labels, epsilon, prior_fraction, prior) -> tuple[Method, str | None]:
+    "Let the default choose where public facts are enough; a prior decides the rest."
+    if method is not AUTO or prior is not None:
+        return method, None
+    choice = choose_by_rows(rows, n_labels, epsilon, prior_fraction)
+    return (METHODS["rr"], _said(choice)) if choice.method == "rr" else (AUTO, None)
 
 # %% ../../nbs/privacy/20_release.ipynb #8e62ac01
 def warn_of_prior(
@@ -209,7 +228,7 @@ def release(
     labels: Any,
     epsilon: Amount,
     domain: DomainLike,
-    method: str = "block_rr",
+    method: str = "auto",
     *,
     prior_fraction: float = 0.01,
     prior: Any = None,
@@ -231,9 +250,12 @@ def release(
     domain : int or sequence
         The public domain: an integer K or K labels; never inferred from the labels.
     method : str
-        "rr", "rr_with_prior", "block_rr" or "optimal_rr"; see `blockrr.privacy.methods.METHODS`.
+        "rr", "rr_with_prior", "block_rr", "optimal_rr" or "frequent_rr"; see `blockrr.privacy.methods.METHODS`.
+        "auto": "rr", unless it keeps few labels, the rows set aside bear a prior (or one is given), and by that
+        prior at most half of the labels hold 99 % of the rows; then "frequent_rr". The statement says why.
     prior_fraction : float
-        Share of rows used for the prior and not released; "rr" and a given prior use none.
+        Share of rows used for the prior and not released; "rr", a given prior and "auto", where it needs no prior,
+        use none.
     prior : n_labels weights >= 0, Series, dict or None
         A public prior. None: it is estimated, by the paper's rule.
     seed : int, list of int, numpy.random.SeedSequence or None
@@ -267,10 +289,11 @@ def release(
     >>> import blockrr as br
     >>> out = br.release(["no", "yes", "no", "no"] * 250, 1, ["no", "yes"])
     >>> len(out.labels), out.certificate.holds
-    (990, True)
+    (1000, True)
     """
     charge = prepare_charge(epsilon, ledger, dataset_id, budget, part)
-    given = check_input(labels, charge.epsilon, domain, method_named(method), settings, prior_fraction, prior, seed)
+    named = AUTO if isinstance(method, str) and method == AUTO.name else method_named(method)
+    given = check_input(labels, charge.epsilon, domain, named, settings, prior_fraction, prior, seed)
     prepared = _prepare(given, prior_fraction)
     charge.debit(f"release by {method}")
 
@@ -279,7 +302,8 @@ def release(
     composition = ONE_USE if prior is None else GIVEN_PRIOR
     if prepared is None:
         prior_rows, rows = split(len(codes), prior_fraction, seed)
-        prior = estimate_prior(codes[prior_rows], len(given.domain), given.epsilon, seed, quiet=True)
+        rule = given.method.rule
+        prior = estimate_prior(codes[prior_rows], len(given.domain), given.epsilon, seed, rule=rule, quiet=True)
         paid, composition = given.epsilon, TWO_PARTS
         prepared = given.build(prior)
         _warn_of(prepared[0], prior, len(rows))  # before any label is released
@@ -310,6 +334,7 @@ def release(
             reproducible=seed is not None,
             dataset_id=dataset_id,
             part=part,
+            choice=given.why(prior),
         ),
     )
 

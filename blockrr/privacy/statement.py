@@ -49,7 +49,7 @@ GIVEN_PRIOR = (
 
 # %% ../../nbs/privacy/19_statement.ipynb #5946eb17
 _OWN_FIELDS = ("sigma", "l", "floor")  # settings that have a field of their own in the JSON
-_ADDED = ("floor", "part", "groups", "tables_sha256", "settings")  # which a statement in JSON may lack
+_ADDED = ("floor", "part", "groups", "tables_sha256", "settings", "choice")  # which a statement in JSON may lack
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,8 @@ class Statement:
         Of the method, as the mechanism used them.
     groups : int
         How many groups of rows had a mechanism each.
+    choice : str or None
+        Which method was chosen automatically and why; None where the caller named one.
     """
 
     mechanism: str
@@ -110,6 +112,7 @@ class Statement:
     settings: dict[str, Any] = field(default_factory=dict, hash=False)
     part: str | None = None
     groups: int = 1
+    choice: str | None = None
 
     @property
     def sigma(self) -> float | None:
@@ -184,6 +187,7 @@ def make_statement(
     reproducible: bool,  # whether a seed was given
     dataset_id: str | None = None,
     part: str | None = None,
+    choice: str | None = None,  # why the method was chosen, if it was
 ) -> Statement:
     "Put together the public facts of a release."
     first = mechanisms[0]
@@ -210,4 +214,5 @@ def make_statement(
         settings=dict(settings or {}),
         part=part,
         groups=len(mechanisms),
+        choice=choice,
     )
