@@ -124,7 +124,7 @@ def test_what_is_no_pair(bad):
     "entry, said",
     (
         *[
-            ((bad, {}), "methods among rr, rr_with_prior, block_rr, optimal_rr, got")
+            ((bad, {}), "methods among rr, rr_with_prior, block_rr, optimal_rr, frequent_rr, got")
             for bad in ("best", None, 1, ("a",))
         ],
         (("block_rr", {"sigma": 1.0}), "sigma and l for block_rr, got sigma in entry 0"),

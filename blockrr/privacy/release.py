@@ -23,7 +23,7 @@ from .integers import Certificate
 from .labels import Domain, DomainLike
 from .ledger import Ledger, prepare_charge, says_what_is_spent
 from .mechanism import Mechanism
-from .methods import AUTO, METHODS, Method, choose_by_prior, choose_by_rows, method_named
+from .methods import AUTO, Method, choose_by_prior, choose_by_rows, method_named
 from .optimal import place, retention
 from .prior import estimate_prior, n_prior_rows, split
 from .sampling import RandomBits, Seed, seed_sequence
@@ -183,7 +183,7 @@ def check_input(
 
 
 def _said(choice) -> str:
-    return f"{METHODS[choice.method].title}: {choice.why}"
+    return f"{method_named(choice.method).title}: {choice.why}"
 
 
 def _settle(method, rows, n_labels, epsilon, prior_fraction, prior) -> tuple[Method, str | None]:
@@ -191,7 +191,7 @@ def _settle(method, rows, n_labels, epsilon, prior_fraction, prior) -> tuple[Met
     if method is not AUTO or prior is not None:
         return method, None
     choice = choose_by_rows(rows, n_labels, epsilon, prior_fraction)
-    return (METHODS["rr"], _said(choice)) if choice.method == "rr" else (AUTO, None)
+    return (method_named("rr"), _said(choice)) if choice.method == "rr" else (AUTO, None)
 
 # %% ../../nbs/privacy/20_release.ipynb #8e62ac01
 def warn_of_prior(
