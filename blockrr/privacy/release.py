@@ -17,7 +17,7 @@ import numpy as np
 
 from .amounts import Amount
 from .caution import rows_needed, warn_of_dropped, warn_of_few_rows, warn_of_no_change
-from .checks import check_epsilon, check_prior, moved
+from .checks import check_epsilon, check_prior, check_real, moved
 from .classification import RandomizedResponse
 from .integers import Certificate
 from .labels import Domain, DomainLike
@@ -27,7 +27,8 @@ from .methods import AUTO, Method, choose_by_prior, choose_by_rows, method_named
 from .optimal import place, retention
 from .prior import estimate_prior, n_prior_rows, split
 from .sampling import RandomBits, Seed, seed_sequence
-from .statement import GIVEN_PRIOR, ONE_USE, TWO_PARTS, Statement, make_statement
+from .shares import Shares, estimate_shares
+from .statement import GIVEN_PRIOR, ONE_USE, RANDOM_STAGES, TWO_PARTS, Statement, make_statement
 
 # %% auto #0
 __all__ = ['MAX_LIKELIHOODS', 'Release', 'ReleaseInput', 'check_input', 'warn_of_prior', 'change_probability', 'release']
@@ -98,6 +99,52 @@ class Release:
             table[self.index[own]] = _likelihood(self.mechanisms[k], codes[own])
         table.setflags(write=False)
         return table
+
+    def frequencies(
+        self,
+        by: Any = None,
+        *,
+        clamp: bool = True,
+        level: float = 0.95,
+    ) -> Shares | dict[Any, Shares]:
+        """Estimate how frequent each true label is, from the released labels; it costs no privacy.
+
+        Parameters
+        ----------
+        by : column, optional
+            A public column, with a value for each row of the data set, or of the release: each value by itself.
+        clamp : bool
+            True: shares from 0 to 1. False: unbiased ones, which may be negative.
+        level : float
+            Of the intervals, between 0 and 1.
+
+        Returns
+        -------
+        Shares, or a dict of value -> Shares
+            Estimates, standard errors and intervals, by label.
+        """
+        check_real("level", level, 0, 1, open_low=True, open_high=True)
+        if by is None:
+            return self._shares(np.ones(len(self.group), bool), clamp, level)
+        column = np.asarray(by)
+        if column.ndim != 1 or len(column) not in (self.statement.rows, len(self.index)):
+            raise ValueError(f"by: needs a value for each of {self.statement.rows:,} rows, got {len(column):,}")
+        column = column if len(column) == len(self.index) else column[self.index]
+        return {value: self._shares(column == value, clamp, level) for value in np.unique(column).tolist()}
+
+    def _shares(self, rows: np.ndarray, clamp: bool, level: float) -> Shares:
+        "Count what was released in some rows, for each mechanism, and estimate."
+        first = self.mechanisms[0]
+        sets = getattr(first, "numbers", None)  # of a mechanism that releases sets of labels
+        codes = sets(self.labels) if sets else Domain(first.labels).encode(self.labels)
+        counts = []
+        for k, mechanism in enumerate(self.mechanisms):
+            own = codes[rows & (self.group == k)]
+            counts.append(np.bincount(own, minlength=mechanism.n_outputs if sets else len(first.labels)))
+            if not sets:
+                counts[-1] = counts[-1][mechanism.columns]
+        pooled = self.statement.composition == RANDOM_STAGES
+        return estimate_shares(self.mechanisms, counts, pooled=pooled, clamp=clamp, level=level)
 
     def to_json(self) -> str:
         "Return the public statement as JSON: no label, no count, no prior."

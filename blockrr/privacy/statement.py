@@ -19,7 +19,7 @@ from .integers import Certificate
 from .mechanism import Mechanism
 
 # %% auto #0
-__all__ = ['NEIGHBOURING', 'ONE_USE', 'TWO_PARTS', 'GIVEN_PRIOR', 'table_digest', 'Statement', 'make_statement']
+__all__ = ['NEIGHBOURING', 'ONE_USE', 'TWO_PARTS', 'GIVEN_PRIOR', 'RANDOM_STAGES', 'table_digest', 'Statement', 'make_statement']
 
 # %% ../../nbs/privacy/19_statement.ipynb #ca9563c0
 def table_digest(
@@ -45,6 +45,11 @@ TWO_PARTS = (
 GIVEN_PRIOR = (
     f"{ONE_USE} The prior was given and is counted as public: if it was made from these labels, that has to be "
     "paid for separately."
+)
+RANDOM_STAGES = (
+    "Every label is used once, in its own release. The rows of a stage were chosen without looking at labels, and "
+    "tables of later rows depend on earlier labels only through their releases, so epsilon is the largest over rows, "
+    "not a sum (parallel composition)."
 )
 
 # %% ../../nbs/privacy/19_statement.ipynb #5946eb17
