@@ -7,6 +7,7 @@ from blockrr.privacy.bins import rr_on_bins
 from blockrr.privacy.caution import ReleaseWarning
 from blockrr.privacy.classification import RandomizedResponse, best_k, block_rr, rr, rr_with_prior
 from blockrr.privacy.codebook import Codebook
+from blockrr.privacy.explain import explain
 from blockrr.privacy.integers import Certificate
 from blockrr.privacy.interval import rp_with_prior
 from blockrr.privacy.labels import Domain
@@ -39,6 +40,7 @@ __all__ = [
     "block_rr",
     "certify",
     "estimate_prior",
+    "explain",
     "frontier",
     "information",
     "optimal_rr",
