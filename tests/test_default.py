@@ -22,7 +22,9 @@ def quiet():
         yield
 
 
-@pytest.mark.parametrize("labels, K, epsilon", ((EVEN[:400] % 2, 2, 1), (EVEN[:6000], 20, 1), (EVEN, 20, 4), (FEW, 100, 6)))
+@pytest.mark.parametrize(
+    "labels, K, epsilon", ((EVEN[:400] % 2, 2, 1), (EVEN[:6000], 20, 1), (EVEN, 20, 4), (FEW, 100, 6))
+)
 def test_where_it_is_rr_by_public_facts_it_releases_what_rr_does(labels, K, epsilon):
     out, plain = br.release(labels, epsilon, K, seed=3), br.release(labels, epsilon, K, "rr", seed=3)
     assert (out.labels == plain.labels).all() and len(out.index) == len(labels)
@@ -66,7 +68,14 @@ def test_any_epsilon(K, epsilon):
 
 
 def test_labels_holding_a_share():
-    assert [labels_holding(np.array([0.5, 0.3, 0.2]), s) for s in (0.1, 0.5, 0.51, 0.8, 0.99, 1.0)] == [1, 1, 2, 2, 3, 3]
+    assert [labels_holding(np.array([0.5, 0.3, 0.2]), s) for s in (0.1, 0.5, 0.51, 0.8, 0.99, 1.0)] == [
+        1,
+        1,
+        2,
+        2,
+        3,
+        3,
+    ]
     with pytest.raises(ValueError, match="share: needs 0 < share <= 1, got 0"):
         br.release(EVEN, 1, 20, "frequent_rr", share=0)
 

@@ -134,5 +134,5 @@ def test_projection():
 def test_tables_to_show():
     found = br.release(["never", "once"] * 500, 1, WORDS, seed=0).frequencies()
     assert found.to_markdown().count("\n") == 4 and "never" in repr(found) and "+-" in repr(found)
-    assert list(found.to_frame().columns) == ["estimate", "error", "low", "high"]
-    assert list(found.to_frame().index) == WORDS
+    assert list(found.to_dict()) == ["label", "estimate", "error", "low", "high"]
+    assert found.to_dict()["label"] == WORDS

@@ -108,14 +108,14 @@ def rarely(y, n_labels, seed):
 
 def region():
     "Twenty labels, six of which hold 99.6 % of the rows."
-    X, y = made(100_000, 12, np.arange(6, 0, -1), 3, n_informative=10)
-    return in_steps(X, 5), rarely(y, 20, 0), 20
+    X, y = made(100_000, 8, np.arange(6, 0, -1), 3, n_informative=7)
+    return in_steps(X, 3), rarely(y, 20, 0), 20
 
 
 def diagnosis():
     "A code book of a hundred labels, eight of which hold 99.6 % of the rows."
-    X, y = made(200_000, 12, np.arange(8, 0, -1), 3, n_informative=10)
-    return in_steps(X, 5), rarely(y, 100, 0), 100
+    X, y = made(200_000, 8, np.arange(8, 0, -1), 3, n_informative=7)
+    return in_steps(X, 3), rarely(y, 100, 0), 100
 
 
 TABLES = {

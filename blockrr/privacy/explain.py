@@ -34,14 +34,14 @@ class Line(NamedTuple):
 
 def _line(epsilon: float, p: np.ndarray, rows: int | None, wanted: float) -> Line:
     a, K = math.exp(-epsilon), len(p)
-    beliefs = [float(x / (x + (1 - x) * a)) if x > 0 else 0.0 for x in (p.min(), p.max())]
+    rare, likely = (float(x / (x + (1 - x) * a)) if x > 0 else 0.0 for x in (p.min(), p.max()))
     gap = -math.expm1(-epsilon) / (1 + (K - 1) * a)
     q = gap * p + (1 - gap) / K
     deviation = float(np.sqrt(np.max(q * (1 - q)))) / gap if gap else math.inf  # of one row
     odds = math.exp(epsilon) if epsilon < 700 else math.inf
     needed = (deviation / wanted) ** 2
     error = None if rows is None else deviation / math.sqrt(rows)
-    return Line(epsilon, odds, *beliefs, 1 / (1 + (K - 1) * a), needed, error)
+    return Line(epsilon, odds, rare, likely, 1 / (1 + (K - 1) * a), needed, error)
 
 # %% ../../nbs/privacy/45_explain.ipynb #a3b92156
 def _count(x: float) -> str:
@@ -196,8 +196,8 @@ def explain(
     if rows is not None:
         rows = check_integer("rows", rows, 1)
     wanted = check_real("error", error, 0, 1, open_low=True)
-    many = isinstance(epsilon, Iterable) and not isinstance(epsilon, (str, bytes))
-    epsilons = [check_epsilon(e) for e in (list(epsilon) if many else [epsilon])]
+    many: Any = epsilon if isinstance(epsilon, Iterable) and not isinstance(epsilon, (str, bytes)) else [epsilon]
+    epsilons = [check_epsilon(e) for e in many]
     if not epsilons:
         raise ValueError("epsilon: needs at least one, got none")
     return Explanation(tuple(_line(e, p, rows, wanted) for e in epsilons), len(domain), p, wanted, rows)

@@ -134,13 +134,13 @@ class Release:
 
     def _shares(self, rows: np.ndarray, clamp: bool, level: float) -> Shares:
         "Count what was released in some rows, for each mechanism, and estimate."
-        first = self.mechanisms[0]
+        first: Any = self.mechanisms[0]
         sets = getattr(first, "numbers", None)  # of a mechanism that releases sets of labels
         codes = sets(self.labels) if sets else Domain(first.labels).encode(self.labels)
         counts = []
         for k, mechanism in enumerate(self.mechanisms):
             own = codes[rows & (self.group == k)]
-            counts.append(np.bincount(own, minlength=mechanism.n_outputs if sets else len(first.labels)))
+            counts.append(np.bincount(own, minlength=first.n_outputs if sets else len(first.labels)))
             if not sets:
                 counts[-1] = counts[-1][mechanism.columns]
         pooled = self.statement.composition == RANDOM_STAGES
@@ -200,7 +200,9 @@ class ReleaseInput(NamedTuple):
 
     def why(self, prior: np.ndarray | None) -> str | None:  # None where the caller named the method
         "Say why the default chose its method, once there is a prior."
-        return self.choice if self.method is not AUTO else _said(choose_by_prior(prior, self.epsilon))
+        if self.method is not AUTO or prior is None:
+            return self.choice
+        return _said(choose_by_prior(prior, self.epsilon))
 
 
 def check_input(

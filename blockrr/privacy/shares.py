@@ -53,12 +53,10 @@ class Shares:
             raise KeyError("label: needs one of the domain, got another")
         return float(self.estimate[self.labels.index(label)])
 
-    def to_frame(self) -> Any:
-        "Return a pandas DataFrame with a row for every label; needs pandas."
-        import pandas as pd
-
+    def to_dict(self) -> dict[str, Any]:
+        "Return columns by name, such as `pandas.DataFrame` or `polars.DataFrame` take them."
         columns = {"estimate": self.estimate, "error": self.error, "low": self.low, "high": self.high}
-        return pd.DataFrame(columns, index=pd.Index(self.labels, name="label"))
+        return {"label": list(self.labels), **columns}
 
     def to_markdown(self) -> str:
         "Return the table as Markdown, in percent."
@@ -142,8 +140,8 @@ def estimate_shares(
             _fit_two_integers(m, c) if isinstance(m, RandomizedResponse) else _fit([m.transition], [c]) for m, c in used
         ]
         share = [c.sum() / n for _, c in used]
-        f = sum(w * part[0] for w, part in zip(share, parts))
-        variance = sum(w**2 * part[1] for w, part in zip(share, parts))
+        f = np.sum([w * part[0] for w, part in zip(share, parts)], axis=0)
+        variance = np.sum([w**2 * part[1] for w, part in zip(share, parts)], axis=0)
     error = np.sqrt(variance)
     unknown = np.isinf(error)
     reach = float(ndtri(0.5 + level / 2)) * error
