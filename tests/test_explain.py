@@ -89,7 +89,7 @@ def test_commands(capsys):
 def test_advice_for_several_epsilons_and_without_a_prior():
     several = br.advise([70, 20, 6, 4], (e for e in (0.5, 1)), "balanced", rows=5_000)
     assert [a.epsilon for a in several] == [0.5, 1.0] and several.to_markdown().count("\n") == 3
-    assert [a.best for a in several] == [br.advise([70, 20, 6, 4], e, "balanced", rows=5_000).best for e in (0.5, 1)]
+    assert [a.why for a in several] == [br.advise([70, 20, 6, 4], e, "balanced", rows=5_000).why for e in (0.5, 1)]
     unknown = br.advise(None, 1, labels=20)
     assert unknown.best.method == "rr" and unknown.relative == pytest.approx(unknown.best.quality / unknown.clean)
     assert br.advise([3, 2, 1], math.inf).relative == pytest.approx(1)
