@@ -86,3 +86,13 @@ def test_a_learner_gives_up_at_most_one_percent():
     kept = out.mechanism.transition.max()
     assert kept > br.rr(100, 0.5).transition.max()
     assert np.isin(FEW, out.mechanism.outputs).mean() > 0.98  # the prior comes from 2,000 rows: one percent, and noise
+
+
+def test_a_table_too_large_is_not_chosen(monkeypatch):
+    from blockrr.privacy import methods
+
+    prior = np.r_[np.full(8, 0.125), np.zeros(92)]
+    assert choose_by_prior(prior, 1.0).method == "frequent_rr"
+    monkeypatch.setattr(methods, "MAX_ENTRIES", 700)  # seven labels of a hundred
+    assert choose_by_prior(prior, 1.0) == ("rr", "a table of 8 of 100 labels would be too large")
+    assert br.release(FEW, 1, 100, prior=prior, seed=0).mechanism.name == "RR"

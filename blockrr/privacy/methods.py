@@ -189,10 +189,15 @@ def labels_holding(
     return min(int(np.searchsorted(held, share - 1e-12)) + 1, len(held))
 
 
+def _room(n_labels: int) -> int:
+    "Return how many labels a table may keep."
+    return min(MAX_ENTRIES // n_labels, MAX_OUTPUTS)
+
+
 def _build_frequent_rr(domain: Domain, epsilon: float, prior: np.ndarray, share=None) -> tuple[Mechanism, dict]:
     share = SHARE if share is None else share
-    k, room = labels_holding(prior, share), min(MAX_ENTRIES // len(domain), MAX_OUTPUTS)
-    if k == len(domain) or k > room:
+    k = labels_holding(prior, share)
+    if k == len(domain) or k > _room(len(domain)):
         return rr(domain, epsilon), {"share": share}
     return rr_with_prior(prior, epsilon, k, domain), {"share": share}
 
@@ -327,6 +332,8 @@ def choose_by_prior(
         return Choice("rr", f"it keeps {100 * kept:.1f}% of the labels as they are, whatever the prior")
     if 2 * k > n_labels:
         return Choice("rr", f"by the prior it takes more than half of the labels to hold {100 * SHARE:g}% of the rows")
+    if k > _room(n_labels):
+        return Choice("rr", f"a table of {k:,} of {n_labels:,} labels would be too large")
     more = 100 / (1 + (k - 1) * math.exp(-epsilon))
     return Choice(
         "frequent_rr",
