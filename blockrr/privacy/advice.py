@@ -82,7 +82,7 @@ class Advice:
     @property
     def relative(self) -> float:
         "The best option's quality as a share of what clean labels would give."
-        return self.best.quality / self.clean
+        return self.best.quality / self.clean if self.clean else 1.0  # a worst class that nothing finds
 
     @property
     def best(self) -> Option:
@@ -106,7 +106,7 @@ class Advice:
             raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
         ax = ax or plt.subplots(figsize=(6.5, 3))[1]
         shown = _three_of_each(self.ranking)[::-1]
-        percent = 100 / self.clean
+        percent = 100 / (self.clean or 1.0)
         places, quality = range(len(shown)), [percent * o.quality for o in shown]
         ax.errorbar(quality, places, xerr=[percent * o.spread for o in shown], fmt="none", ecolor="grey", lw=1)
         ax.scatter(quality, places, c=[METHODS[o.method].colour for o in shown], zorder=3)

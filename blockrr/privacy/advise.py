@@ -312,5 +312,5 @@ def _why(options: tuple[Option, ...], goal: str, clean: float) -> str:
             f"{gain:.1f} points above RR in the model, because it gives the {best.k} most frequent labels more of the "
             "privacy budget than the others"
         )
-    share = f"{100 * best.quality / clean:.1f}% of what clean labels would give"
+    share = f"{100 * best.quality / clean if clean else 100:.1f}% of what clean labels would give"
     return f"{best} is predicted to reach {share} in {GOAL_WORDS[goal]}; {reason}."
