@@ -50,13 +50,9 @@ def test_release_finds_a_new_method_and_its_setting(weak):
     assert br.release(LABELS, 1.0, 3, "weak", seed=1).statement.settings == {"share": 0.5}  # its default
     with pytest.raises(ValueError, match="share: needs 0 < share <= 1, got 2"):
         br.release(LABELS, 1.0, 3, "weak", share=2)
-    with pytest.raises(
-        ValueError, match="share: only the methods 'frequent_rr' and 'weak' have one, got 0.5 for 'block_rr'"
-    ):
+    with pytest.raises(ValueError, match="share: only the methods 'frequent_rr' and 'weak' have one, got 0.5 for"):
         br.release(LABELS, 1.0, 3, "block_rr", share=0.5)
-    with pytest.raises(
-        ValueError, match="method: needs one of rr, rr_with_prior, block_rr, optimal_rr, frequent_rr, weak"
-    ):
+    with pytest.raises(ValueError, match=f"method: needs one of {', '.join(METHODS)}, got"):
         br.release(LABELS, 1.0, 3, "strong")
 
 
@@ -113,7 +109,8 @@ def test_every_method_keeps_epsilon_and_says_what_it_used(name, epsilon):
     again, same = method.build(br.Domain(3), epsilon, prior, **used)
     assert (again.integers == mechanism.integers).all() and same == used
     for settings in method.candidates(prior, epsilon):
-        assert method.check(settings) == settings
+        checked = method.check(settings)
+        assert checked.items() >= settings.items() and method.check(checked) == checked
         assert method.build(br.Domain(3), epsilon, prior, **settings)[0].certify(epsilon).holds
 
 
@@ -133,9 +130,7 @@ def test_settings_are_checked_and_none_is_not_given():
     with pytest.raises(ValueError, match="l: only the method 'block_rr' has one, got 1 for 'rr'"):
         METHODS["rr"].check({"l": 1})
     for bad in ("best", None, 1, ["rr"]):
-        with pytest.raises(
-            ValueError, match="method: needs one of rr, rr_with_prior, block_rr, optimal_rr, frequent_rr, got"
-        ):
+        with pytest.raises(ValueError, match=f"method: needs one of {', '.join(METHODS)}, got"):
             method_named(bad)
 
 

@@ -44,7 +44,7 @@ TWO_PARTS = (
 )
 GIVEN_PRIOR = (
     f"{ONE_USE} The prior was given and is counted as public: if it was made from these labels, that has to be "
-    "paid for separately."
+    "counted separately."
 )
 RANDOM_STAGES = (
     "Every label is used once, in its own release. The rows of a stage were chosen without looking at labels, and "
