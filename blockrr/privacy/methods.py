@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SHARE', 'METHODS', 'AUTO', 'Setting', 'Method', 'default_settings', 'check_floor', 'check_sigma', 'check_l',
-           'check_share', 'labels_holding', 'method_named', 'Choice', 'choose_by_rows', 'choose_by_prior']
+           'check_share', 'labels_holding', 'method_named', 'MethodChoice', 'choose_by_rows', 'choose_by_prior']
 
 # %% ../../nbs/privacy/15_methods.ipynb #1670d646
 import math
@@ -297,7 +297,7 @@ def method_named(
     return METHODS[name]
 
 # %% ../../nbs/privacy/15_methods.ipynb #650ecb80
-class Choice(NamedTuple):
+class MethodChoice(NamedTuple):
     "A method that was chosen, and why."
 
     method: str  # a key of METHODS
@@ -309,33 +309,37 @@ def choose_by_rows(
     n_labels: int,  # K
     epsilon: float,  # 0 to infinity
     prior_fraction: float,  # share of rows for a prior
-) -> Choice:  # "rr", or "frequent_rr" where a prior is worth its rows
+) -> MethodChoice:  # "rr", or "frequent_rr" where a prior is worth its rows
     "Choose between randomized response and a private prior, by public facts alone."
     kept = 1 / (1 + (n_labels - 1) * math.exp(-epsilon))
     if kept >= 0.5 or n_labels == 2:
-        return Choice("rr", f"it keeps {100 * kept:.1f}% of the labels as they are, and needs no prior")
+        return MethodChoice("rr", f"it keeps {100 * kept:.1f}% of the labels as they are, and needs no prior")
     rows, needed = n_prior_rows(n_rows, prior_fraction) if n_rows > 1 else 0, rows_needed(n_labels, epsilon)
     if rows < needed:
         wanted = f"about {math.ceil(needed):,}" if needed < 1e15 else "endlessly many"
-        return Choice("rr", f"a private prior of {n_labels:,} labels needs {wanted} rows, and would have had {rows:,}")
-    return Choice("frequent_rr", f"it keeps only {100 * kept:.1f}% of the labels, and {rows:,} rows bear a prior")
+        return MethodChoice(
+            "rr", f"a private prior of {n_labels:,} labels needs {wanted} rows, and would have had {rows:,}"
+        )
+    return MethodChoice("frequent_rr", f"it keeps only {100 * kept:.1f}% of the labels, and {rows:,} rows bear a prior")
 
 # %% ../../nbs/privacy/15_methods.ipynb #0372fed2
 def choose_by_prior(
     prior: np.ndarray,  # released or public, sums to 1
     epsilon: float,  # 0 to infinity
-) -> Choice:  # "rr" or "frequent_rr"
+) -> MethodChoice:  # "rr" or "frequent_rr"
     "Choose between randomized response over all labels and over the frequent ones, by a prior."
     k, n_labels = labels_holding(prior), len(prior)
     kept = 1 / (1 + (n_labels - 1) * math.exp(-epsilon))
     if kept >= 0.5 or n_labels == 2:
-        return Choice("rr", f"it keeps {100 * kept:.1f}% of the labels as they are, whatever the prior")
+        return MethodChoice("rr", f"it keeps {100 * kept:.1f}% of the labels as they are, whatever the prior")
     if 2 * k > n_labels:
-        return Choice("rr", f"by the prior it takes more than half of the labels to hold {100 * SHARE:g}% of the rows")
+        return MethodChoice(
+            "rr", f"by the prior it takes more than half of the labels to hold {100 * SHARE:g}% of the rows"
+        )
     if k > _room(n_labels):
-        return Choice("rr", f"a table of {k:,} of {n_labels:,} labels would be too large")
+        return MethodChoice("rr", f"a table of {k:,} of {n_labels:,} labels would be too large")
     more = 100 / (1 + (k - 1) * math.exp(-epsilon))
-    return Choice(
+    return MethodChoice(
         "frequent_rr",
         f"by the prior {k} of {n_labels:,} labels hold {100 * SHARE:g}% of the rows; among these {more:.1f}% are "
         f"kept, where RR over all labels would keep {100 * kept:.1f}%",
