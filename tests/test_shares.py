@@ -1,6 +1,5 @@
 "Frequencies from a release: unbiased, with errors that are right, for every kind of release."
 
-import dataclasses
 import math
 import warnings
 
@@ -110,14 +109,24 @@ def test_by_a_public_column():
             out.frequencies(level=level)
 
 
-def test_sets_of_labels():
+@pytest.mark.parametrize("method, K", (("subset", 10), ("optimal_subsets", 10), ("subset", 300)))
+def test_sets_go_the_way_of_their_mechanism(method, K):
     rng = np.random.default_rng(0)
-    y = rng.choice(5, 50_000, p=[0.4, 0.3, 0.15, 0.1, 0.05])
-    sets = br.subset_response(5, 1.0, 2)
-    out = dataclasses.replace(br.release(y, 1, 5, "rr", seed=0), labels=sets.privatize(y, seed=1), mechanisms=(sets,))
+    y = np.minimum(rng.geometric(0.4, 50_000), K) - 1
+    out = br.release(y, 0.6, K, method, seed=1)
+    own = out.mechanism.frequencies(out.labels)
     found = out.frequencies(clamp=False)
-    assert found.estimate == pytest.approx(sets.debias(sets.counts(out.labels)) / 50_000, abs=1e-9)
-    assert (np.abs(found.estimate - np.bincount(y) / 50_000) < 4 * found.error).all()
+    assert (found.estimate == own.estimate).all() and found.error == pytest.approx(own.error)
+    assert found.low == pytest.approx(own.interval()[:, 0]) and found.rows == 50_000
+    assert (np.abs(found.estimate - np.bincount(y, minlength=K) / 50_000) < 5 * found.error).all()
+    clamped, halves = out.frequencies(), out.frequencies(by=np.arange(50_000) % 2)
+    assert clamped.estimate.min() >= 0 and clamped.estimate.sum() == pytest.approx(1)
+    assert halves[1].rows == 25_000 and (halves[1].error > found.error).all()
+
+
+def test_sets_that_do_not_tell():
+    found = br.release(np.arange(900) % 10, 0, 10, "subset", seed=0).frequencies()
+    assert np.isinf(found.error).all() and np.isnan(found.estimate).all()
 
 
 def test_projection():

@@ -11,6 +11,7 @@ from typing import Any
 
 from .mechanism import Mechanism
 from .methods import METHODS
+from .set_offer import SetOffer
 
 # %% auto #0
 __all__ = ['GOAL_WORDS', 'Option', 'Advice', 'Advices']
@@ -69,6 +70,8 @@ class Advice:
         Two sentences.
     clean : float
         What the same model predicts for clean labels: qualities mean something relative to it, and to RR.
+    sets : SetOffer or None
+        A release of sets of labels, where that says more than any single label; for learners of likelihoods.
     """
 
     goal: str
@@ -78,6 +81,7 @@ class Advice:
     loss: float | None
     why: str
     clean: float = 1.0
+    sets: SetOffer | None = None
 
     @property
     def relative(self) -> float:
@@ -90,10 +94,10 @@ class Advice:
         return self.ranking[0]
 
     def __str__(self) -> str:
-        return self.why
+        return self.why if self.sets is None else f"{self.why} {self.sets}"
 
     def __repr__(self) -> str:
-        return f"Advice({self.best}, goal={self.goal}, epsilon={self.epsilon:g}: {self.why})"
+        return f"Advice({self.best}, goal={self.goal}, epsilon={self.epsilon:g}: {self})"
 
     def plot(
         self,
@@ -140,7 +144,7 @@ class Advices(tuple[Advice, ...]):
         return self.to_markdown()
 
     def __repr__(self) -> str:
-        return "\n".join(f"epsilon {a.epsilon:g}: {a.why}" for a in self)
+        return "\n".join(f"epsilon {a.epsilon:g}: {a}" for a in self)
 
 
 def _advice_line(a: Advice) -> str:

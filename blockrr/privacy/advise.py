@@ -11,14 +11,15 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from .advice import GOAL_WORDS, Advice, Advices, Option
 
+from .advice import GOAL_WORDS, Advice, Advices, Option
 from .caution import rows_needed, warn_of_few_rows
 from .checks import check_epsilon, check_prior, check_real
 from .labels import Domain, DomainLike, prior_domain
 from .mechanism import Mechanism, label_columns
 from .methods import METHODS
 from .optimal import retention
+from .set_offer import offer_sets
 
 # %% auto #0
 __all__ = ['SEPARATION', 'DIMENSION', 'GAIN', 'GOALS', 'predict', 'Rule', 'advise']
@@ -154,6 +155,8 @@ def _check_rule(name, settings, i):
     if not isinstance(name, str) or name not in METHODS:
         raise ValueError(f"menu: needs methods among {', '.join(METHODS)}, got {name!r} in entry {i}")
     method = METHODS[name]
+    if method.sets:
+        raise ValueError(f"menu: needs methods that release single labels, got {name} in entry {i}; see `Advice.sets`")
     if set(settings) != set(method.settings):
         needed = " and ".join(method.settings) or "no settings"
         got = ", ".join(map(str, settings)) or "none"
@@ -208,8 +211,9 @@ def advise(
     Returns
     -------
     Advice, or Advices for several epsilons
-        Its `best` option's `method` and `settings` are arguments of `release`. Qualities come from a model of
-        learning that was fitted to CIFAR: read them relative to RR and to clean labels, not as your accuracy.
+        Its `best` option's `method` and `settings` are arguments of `release`; so are those of `sets`, a release of
+        sets of labels for learners of likelihoods, where it says more. Qualities come from a model of learning that
+        was fitted to CIFAR: read them relative to RR and to clean labels, not as your accuracy.
 
     Raises
     ------
@@ -256,18 +260,19 @@ def _advise(prior, epsilon, goal, *, n_prior, rows, epsilon_prior, labels, menu)
     options = tuple(
         Option(*rules[i], _upper_level(built[i]), built[i], float(quality[i]), float(spread[i])) for i in order
     )
+    offer = offer_sets(p, epsilon) if menu is None else None
     if n_prior is None:
         sentence = "The prior is taken as exact, so only the model of learning can be wrong."
         if prior is None:
             sentence = f"A private prior would need {_rows_text(rows_needed(len(p), paid))} rows."
-        return Advice(goal, epsilon, options, None, None, f"{_why(options, goal, clean)} {sentence}", clean)
+        return Advice(goal, epsilon, options, None, None, f"{_why(options, goal, clean)} {sentence}", clean, offer)
     lost = drawn.max(1) - drawn[:, order[0]]
     sure, loss = float((lost <= 0.001).mean()), float(lost.mean())
     sentence = (
         f"When a prior of {n_prior:,.0f} rows is drawn again it is best or nearly so in {100 * sure:.0f}% of cases, "
         f"and it gives away {100 * loss:.1f} points on average."
     )
-    return Advice(goal, epsilon, options, sure, loss, f"{_why(options, goal, clean)} {sentence}", clean)
+    return Advice(goal, epsilon, options, sure, loss, f"{_why(options, goal, clean)} {sentence}", clean, offer)
 
 
 def _rows_text(needed: float) -> str:

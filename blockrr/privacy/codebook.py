@@ -186,6 +186,18 @@ class _Linear(_Sizes):
             return np.linalg.solve(self._gram, totals)
         return np.fft.irfft(np.fft.rfft(totals) / (abs(self._waves) ** 2).sum(0), self.n_labels)
 
+    def mean_squares(
+        self,
+        shares: ArrayLike,  # float [n_sets], >= 0, of the released sets
+    ) -> np.ndarray:  # float [n_labels]
+        "Return the mean square of what `solve` makes of a single released set, for each label."
+        shares = np.asarray(shares, float)
+        if not self.cyclic:
+            return np.linalg.solve(self._gram, self.matrix().T.astype(float)) ** 2 @ shares
+        one = np.fft.irfft(self._waves / (abs(self._waves) ** 2).sum(0), self.n_labels)  # of each base set, unshifted
+        spectrum = np.fft.rfft(one**2) * np.fft.rfft(shares.reshape(-1, self.n_labels))
+        return np.fft.irfft(spectrum.sum(0), self.n_labels)
+
     @cached_property
     def criterion(self) -> float:  # 0 to 1
         "The A-criterion: the information about class frequencies as a part of what all sets give."

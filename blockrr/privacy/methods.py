@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['SHARE', 'METHODS', 'AUTO', 'Setting', 'Method', 'default_settings', 'check_floor', 'check_sigma', 'check_l',
-           'check_share', 'labels_holding', 'method_named', 'MethodChoice', 'choose_by_rows', 'choose_by_prior']
+           'check_set_size', 'check_share', 'labels_holding', 'method_named', 'MethodChoice', 'choose_by_rows',
+           'choose_by_prior', 'settle_by_rows', 'method_or_auto']
 
 # %% ../../nbs/privacy/15_methods.ipynb #1670d646
 import math
@@ -16,14 +17,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .caution import rows_needed
-from .checks import check_epsilon, check_real
+from .checks import check_epsilon, check_integer, check_real
 from .classification import best_k, block_rr, rr, rr_with_prior
 from .integers import MAX_ENTRIES, MAX_OUTPUTS, check_size
 from .labels import Domain
 from .mechanism import Mechanism
 from .optimal import PALETTE, frontier, optimal_rr
+from .optimal_subsets import optimal_subsets
 from .partition import check_settings, partition_by_weight
 from .prior import n_prior_rows
+from .sets import SetMechanism
+from .subsets import subset_response
 
 # %% ../../nbs/privacy/15_methods.ipynb #cf40d936
 @dataclass(frozen=True)
@@ -58,11 +62,13 @@ class Method:
         ..., tuple[Mechanism, dict]
     ]  # (domain, epsilon, prior, **settings) -> (Mechanism, settings as used)
     settings: Mapping[str, Setting] = field(default_factory=dict)  # name -> check
-    uses_prior: bool = True
+    uses_prior: bool = True  # and estimates it, if none is given
     colour: str = "grey"  # in plots
     candidates: Callable[[np.ndarray, float], list[dict]] = _plain  # (prior, epsilon) -> settings that `advise` tries
     check_size: Callable[..., None] = _any_size  # (domain, epsilon, prior or None): refuse what cannot be built later
     rule: str = "clip"  # of an estimated prior, see `estimate_prior`
+    takes_prior: bool = False  # uses a public prior, and does without where none is given
+    sets: bool = False  # may release sets of labels
 
     def check(self, given: Mapping[str, Any]) -> dict[str, Any]:  # those that are not None; TypeError or ValueError
         "Check settings: refuse one of another method, a senseless value, and a missing one without default."
@@ -126,6 +132,13 @@ def check_l(
     check_settings(1.0, l)
     return int(l)
 
+
+def check_set_size(
+    size: Any,  # how many labels a set has, an integer >= 1; None: not given
+) -> int | None:  # TypeError or ValueError otherwise
+    "Refuse a size of sets that is none."
+    return None if size is None else check_integer("size", size, 1)
+
 # %% ../../nbs/privacy/15_methods.ipynb #bf28c992
 def _build_rr(domain: Domain, epsilon: float, prior: np.ndarray | None) -> tuple[Mechanism, dict]:
     return rr(domain, epsilon), {}
@@ -151,6 +164,16 @@ def _build_block_rr(domain: Domain, epsilon: float, prior: np.ndarray, sigma=Non
 def _build_optimal_rr(domain: Domain, epsilon: float, prior: np.ndarray, floor: float) -> tuple[Mechanism, dict]:
     least = floor * frontier(prior, epsilon).largest_floor
     return optimal_rr(prior, epsilon, least, labels=domain), {"floor": floor}
+
+
+def _build_subset(domain: Domain, epsilon: float, prior, size: int | None = None) -> tuple[Mechanism, dict]:
+    mechanism = subset_response(domain, epsilon, size)
+    book = mechanism.codebook if isinstance(mechanism, SetMechanism) else None
+    return mechanism, {"size": 1 if book is None else book.size}
+
+
+def _build_optimal_subsets(domain: Domain, epsilon: float, prior: np.ndarray | None) -> tuple[Mechanism, dict]:
+    return optimal_subsets(domain, epsilon, prior), {}
 
 # %% ../../nbs/privacy/15_methods.ipynb #23270085
 def _whole_table(domain, epsilon, prior):
@@ -201,12 +224,12 @@ def _build_frequent_rr(domain: Domain, epsilon: float, prior: np.ndarray, share=
         return rr(domain, epsilon), {"share": share}
     return rr_with_prior(prior, epsilon, k, domain), {"share": share}
 
-
-def _never(prior: np.ndarray, epsilon: float) -> list[dict]:
-    "Keep a method out of what `advise` tries: its choice of labels is not made for a learner's accuracy."
+# %% ../../nbs/privacy/15_methods.ipynb #48a4bcc9
+def _try_none(prior, epsilon) -> list[dict]:
+    "Try nothing: sets have no place in a ranking of single labels, nor has a choice of labels by a fixed share."
     return []
 
-# %% ../../nbs/privacy/15_methods.ipynb #48a4bcc9
+
 def _try_rr_with_prior(prior, epsilon) -> list[dict]:
     return [{}] if best_k(prior, epsilon) < len(prior) else []
 
@@ -243,6 +266,9 @@ _FREQUENT_SETTINGS = {
 _OPTIMAL_SETTINGS = {
     "floor": Setting(check_floor, "least retention of a class, 0 to 1, a fraction of the largest possible"),
 }
+_SUBSET_SETTINGS = {
+    "size": Setting(check_set_size, "labels in a set, 1 to K-1; default: as many as say most, see `best_size`", int),
+}
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
@@ -278,9 +304,29 @@ METHODS: dict[str, Method] = {
             "FrequentRR",
             _build_frequent_rr,
             _FREQUENT_SETTINGS,
-            colour=PALETTE["purple"],
-            candidates=_never,
+            colour=PALETTE["sky"],
+            candidates=_try_none,
             rule="project",
+        ),
+        Method(
+            "subset",
+            "SubsetResponse",
+            _build_subset,
+            _SUBSET_SETTINGS,
+            uses_prior=False,
+            colour=PALETTE["purple"],
+            candidates=_try_none,
+            sets=True,
+        ),
+        Method(
+            "optimal_subsets",
+            "OptimalSubsets",
+            _build_optimal_subsets,
+            uses_prior=False,
+            colour=PALETTE["orange"],
+            candidates=_try_none,
+            takes_prior=True,
+            sets=True,
         ),
     )
 }
@@ -302,6 +348,9 @@ class MethodChoice(NamedTuple):
 
     method: str  # a key of METHODS
     why: str  # one sentence of public facts
+
+    def __str__(self) -> str:
+        return f"{METHODS[self.method].title}: {self.why}"
 
 
 def choose_by_rows(
@@ -351,3 +400,21 @@ def _build_auto(domain: Domain, epsilon: float, prior: np.ndarray) -> tuple[Mech
 
 
 AUTO = Method("auto", "the default", _build_auto, rule="project")  # in `release` only: no row of METHODS
+
+
+def settle_by_rows(
+    n_rows: int,  # of the data set
+    n_labels: int,  # K
+    epsilon: float,  # 0 to infinity
+    prior_fraction: float,  # share of rows for a prior
+) -> tuple[Method, str | None]:  # RR and why; or the default as it is, for a prior to decide
+    "Let the default choose where public facts are enough."
+    choice = choose_by_rows(n_rows, n_labels, epsilon, prior_fraction)
+    return (METHODS["rr"], str(choice)) if choice.method == "rr" else (AUTO, None)
+
+
+def method_or_auto(
+    name: str,  # a key of METHODS, or "auto"
+) -> Method:  # ValueError otherwise
+    "Look up what `release` takes as a method."
+    return AUTO if isinstance(name, str) and name == AUTO.name else method_named(name)

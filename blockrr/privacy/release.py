@@ -23,10 +23,11 @@ from .integers import Certificate
 from .labels import Domain, DomainLike
 from .ledger import Ledger, prepare_charge, says_what_is_spent
 from .mechanism import Mechanism
-from .methods import AUTO, Method, choose_by_prior, choose_by_rows, method_named
+from .methods import AUTO, Method, choose_by_prior, method_or_auto, settle_by_rows
 from .optimal import retention, tradeoff
 from .prior import estimate_prior, n_prior_rows, split
 from .sampling import RandomBits, Seed, seed_sequence
+from .sets import SetMechanism
 from .shares import Shares, estimate_shares
 from .statement import GIVEN_PRIOR, ONE_USE, RANDOM_STAGES, TWO_PARTS, Statement, make_statement
 
@@ -35,6 +36,7 @@ __all__ = ['MAX_LIKELIHOODS', 'Release', 'ReleaseInput', 'check_input', 'warn_of
 
 # %% ../../nbs/privacy/20_release.ipynb #7ebb3164
 MAX_LIKELIHOODS = 2**30  # entries of a table of likelihoods, 8 GiB
+_PIECE = 1 << 15  # rows of it that are made at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +48,8 @@ class Release:
     Attributes
     ----------
     labels : column of n_released labels
-        In the container that came in, for the rows of `index` only.
+        In the container that came in, for the rows of `index` only. Where sets of labels were released, their
+        numbers, which `sets` and `likelihood` explain.
     index : int array [n_released]
         The rows they belong to, increasing; the others went into a prior, or were left out.
     prior : float array [n_labels] or None
@@ -92,13 +95,34 @@ class Release:
                 f"likelihood: needs at most {MAX_LIKELIHOODS:,} entries, got {rows:,} rows x {n_labels:,} labels; "
                 "take the rows in parts, from `mechanisms` and `group`"
             )
-        codes = Domain(self.mechanisms[0].labels).encode(self.labels)
+        codes = self._codes()
         table = np.full((rows, n_labels), 1 / n_labels)
         for k in np.unique(self.group).tolist():
             own = np.flatnonzero(self.group == k)
-            table[self.index[own]] = _likelihood(self.mechanisms[k], codes[own])
+            for start in range(0, len(own), _PIECE):  # a second table of all rows would double the memory
+                piece = own[start : start + _PIECE]
+                table[self.index[piece]] = _likelihood(self.mechanisms[k], codes[piece])
         table.setflags(write=False)
         return table
+
+    def _codes(self) -> np.ndarray:
+        "Return what was released as numbers: indices of labels, or numbers of sets."
+        first = self.mechanisms[0]
+        if isinstance(first, SetMechanism):
+            return first.numbers(self.labels)
+        return Domain(first.labels).encode(self.labels)
+
+    @property
+    def sets(self) -> np.ndarray:
+        """The labels of each released set.
+
+        An array of labels [n_released, w]; where sets have unequal sizes, of n_released tuples. Where single labels
+        were released, sets of one.
+        """
+        first = self.mechanisms[0]
+        if isinstance(first, SetMechanism):
+            return first.sets(self.labels)
+        return np.asarray(first.domain.decode(self._codes()))[:, None]
 
     def frequencies(
         self,
@@ -134,15 +158,13 @@ class Release:
 
     def _shares(self, rows: np.ndarray, clamp: bool, level: float) -> Shares:
         "Count what was released in some rows, for each mechanism, and estimate."
-        first: Any = self.mechanisms[0]
-        sets = getattr(first, "numbers", None)  # of a mechanism that releases sets of labels
-        codes = sets(self.labels) if sets else Domain(first.labels).encode(self.labels)
-        counts = []
+        codes, counts = self._codes(), []
         for k, mechanism in enumerate(self.mechanisms):
             own = codes[rows & (self.group == k)]
-            counts.append(np.bincount(own, minlength=first.n_outputs if sets else len(first.labels)))
-            if not sets:
-                counts[-1] = counts[-1][mechanism.columns]
+            if isinstance(mechanism, SetMechanism):
+                counts.append(np.bincount(own, minlength=mechanism.n_outputs))
+            else:
+                counts.append(np.bincount(own, minlength=len(mechanism.labels))[mechanism.columns])
         pooled = self.statement.composition == RANDOM_STAGES
         return estimate_shares(self.mechanisms, counts, pooled=pooled, clamp=clamp, level=level)
 
@@ -167,14 +189,17 @@ class Release:
         if self.reproducible:
             how = "reproducible from its seed, hence NOT private against anyone who knows or can guess it"
         chosen = f"; chosen automatically: {self.statement.choice}" if self.statement.choice else ""
+        what = "sets of labels" if self.mechanisms[0].releases_sets else "labels"
         return (
-            f"Release of {n:,} labels by {self.statement.mechanism}: label DP with epsilon {c.epsilon:.6g} certified "
+            f"Release of {n:,} {what} by {self.statement.mechanism}: label DP with epsilon {c.epsilon:.6g} certified "
             f"({within} the {c.claimed:g} asked for){none}; {how}{chosen}"
         )
 
 
 def _likelihood(mechanism: Mechanism, codes: np.ndarray) -> np.ndarray:  # float [n, n_labels]
     "Return the probability of each released label, given each label that may be the true one."
+    if isinstance(mechanism, SetMechanism):
+        return mechanism.likelihood(codes)
     if not isinstance(mechanism, RandomizedResponse):
         return mechanism.square().T[codes]
     table = np.full((len(codes), len(mechanism.labels)), mechanism.other / mechanism.denominator)
@@ -202,7 +227,7 @@ class ReleaseInput(NamedTuple):
         "Say why the default chose its method, once there is a prior."
         if self.method is not AUTO or prior is None:
             return self.choice
-        return _said(choose_by_prior(prior, self.epsilon))
+        return str(choose_by_prior(prior, self.epsilon))
 
 
 def check_input(
@@ -223,24 +248,14 @@ def check_input(
         seed_sequence(seed)
     settings = method.check(settings)
     codes = domain.encode(labels)
-    method, choice = _settle(method, len(codes), len(domain), epsilon, prior_fraction, prior)
-    prior = prior if method.uses_prior else None
+    choice = None
+    if method is AUTO and prior is None:
+        method, choice = settle_by_rows(len(codes), len(domain), epsilon, prior_fraction)
+    prior = prior if method.uses_prior or method.takes_prior else None
     estimate = method.uses_prior and prior is None
     method.check_size(domain, epsilon, prior)  # not only after the debit
     split(min(len(codes), 2) if estimate else 2, prior_fraction, 0)  # its checks only
     return ReleaseInput(codes, epsilon, domain, method, settings, prior, estimate, choice)
-
-
-def _said(choice) -> str:
-    return f"{method_named(choice.method).title}: {choice.why}"
-
-
-def _settle(method, rows, n_labels, epsilon, prior_fraction, prior) -> tuple[Method, str | None]:
-    "Let the default choose where public facts are enough; a prior decides the rest."
-    if method is not AUTO or prior is not None:
-        return method, None
-    choice = choose_by_rows(rows, n_labels, epsilon, prior_fraction)
-    return (method_named("rr"), _said(choice)) if choice.method == "rr" else (AUTO, None)
 
 # %% ../../nbs/privacy/20_release.ipynb #8e62ac01
 def warn_of_prior(
@@ -267,6 +282,8 @@ def change_probability(
 
 def _warn_of(mechanism, prior, n_rows):
     "Warn of labels that are never released, and where practically no label changes."
+    if mechanism.releases_sets:
+        return
     warn_of_dropped(len(mechanism.outputs), len(mechanism.labels), mechanism.name)
     if len(mechanism.outputs) > 1:
         warn_of_no_change(change_probability(mechanism, prior), n_rows, len(mechanism.labels), mechanism.epsilon)
@@ -299,12 +316,13 @@ def release(
     domain : int or sequence
         The public domain: an integer K or K labels; never inferred from the labels.
     method : str
-        "rr", "rr_with_prior", "block_rr", "optimal_rr" or "frequent_rr"; see `blockrr.privacy.methods.METHODS`.
+        "rr", "rr_with_prior", "block_rr", "optimal_rr" or "frequent_rr", which release labels; "subset" or
+        "optimal_subsets", which release sets of labels, as numbers. See `blockrr.privacy.methods.METHODS`.
         "auto": "rr", unless it keeps few labels, the rows set aside bear a prior (or one is given), and by that
         prior at most half of the labels hold 99 % of the rows; then "frequent_rr". The statement says why.
     prior_fraction : float
-        Share of rows used for the prior and not released; "rr", a given prior and "auto", where it needs no prior,
-        use none.
+        Share of rows used for the prior and not released; "rr", "subset", "optimal_subsets", a given prior and
+        "auto", where it needs no prior, use none.
     prior : n_labels weights >= 0, Series, dict or None
         A public prior. None: it is estimated, by the paper's rule.
     seed : int, list of int, numpy.random.SeedSequence or None
@@ -321,7 +339,8 @@ def release(
     **settings
         The method's own. BlockRR: `sigma` > 0, the majority threshold, and `l` >= 0, the number of dominant outputs,
         both by default from epsilon (`default_settings`). OptimalRR, which needs it: `floor`, the least retention of
-        a class, from 0 (RRWithPrior) to 1 (RR), a fraction of the largest possible.
+        a class, from 0 (RRWithPrior) to 1 (RR), a fraction of the largest possible. Subsets: `size`, how many labels
+        a set has; by default as many as say most (`best_size`).
 
     Returns
     -------
@@ -341,8 +360,8 @@ def release(
     (1000, True)
     """
     charge = prepare_charge(epsilon, ledger, dataset_id, budget, part)
-    named = AUTO if isinstance(method, str) and method == AUTO.name else method_named(method)
-    given = check_input(labels, charge.epsilon, domain, named, settings, prior_fraction, prior, seed)
+    method_row = method_or_auto(method)
+    given = check_input(labels, charge.epsilon, domain, method_row, settings, prior_fraction, prior, seed)
     prepared = _prepare(given, prior_fraction)
     charge.debit(f"release by {method}")
 
@@ -362,9 +381,9 @@ def release(
     response = mechanism.certify()
     total = max(response.epsilon, paid)
     certificate = Certificate(total, given.epsilon, response.holds and total <= given.epsilon, response.worst)
-    drawn = mechanism.drawer(RandomBits(seed, "responses", mechanism.integers, codes))(codes)
+    drawn = mechanism.drawer(RandomBits(seed, "responses", *mechanism.stream_facts(), codes))(codes)
     return Release(
-        labels=given.domain.decode(drawn, like=labels, rows=rows),
+        labels=mechanism.decode(drawn, labels, rows),
         index=rows,
         prior=prior,
         mechanisms=(mechanism,),

@@ -5,21 +5,26 @@
 # %% ../../nbs/privacy/34_sets.ipynb #9c424eed
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+from dataclasses import dataclass
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .checks import check_counts, check_prior
+from .checks import check_counts, check_prior, check_real
 from .codebook import Codebook
-from .integers import Certificate, certify_table
+from .containers import write_numbers
+from .integers import MAX_ENTRIES, Certificate, certify_table
 from .labels import Domain
 from .mechanism import Mechanism
 
 # %% auto #0
-__all__ = ['MAX_READ', 'SetMechanism', 'debias_sets']
+__all__ = ['MAX_READ', 'SetMechanism', 'debias_sets', 'SetFrequencies', 'estimate_frequencies']
 
 # %% ../../nbs/privacy/34_sets.ipynb #b373d4cf
 MAX_READ = 1 << 30  # rows times labels, written out at once
@@ -28,12 +33,10 @@ MAX_READ = 1 << 30  # rows times labels, written out at once
 class _Sets(Mechanism):
     "How set numbers are read."
 
+    releases_sets = True
     codebook: Codebook | None = None
+    members: np.ndarray
     n_outputs: int
-
-    @property
-    def columns(self) -> np.ndarray:
-        raise ValueError(f"mechanism: needs outputs that are labels, got {self!r}, whose outputs are sets of labels")
 
     def output_codes(self, outputs: tuple) -> np.ndarray:
         return np.arange(len(outputs))
@@ -43,8 +46,8 @@ class _Sets(Mechanism):
         "The domain of what is released: 0 .. n_outputs - 1."
         return Domain(self.n_outputs)
 
-    def decode(self, drawn: np.ndarray, like: Any) -> Any:
-        return self.set_numbers.decode(drawn, like=like)
+    def decode(self, drawn: np.ndarray, like: Any, rows: np.ndarray | None = None) -> Any:
+        return write_numbers(drawn, self.n_outputs, like, rows)
 
     def __getstate__(self) -> dict:
         return {k: v for k, v in super().__getstate__().items() if k != "set_numbers"}  # a pickle stays small
@@ -65,6 +68,20 @@ class _Sets(Mechanism):
     ) -> np.ndarray:  # int [n_outputs]
         "Count how often each set was released."
         return np.bincount(self.numbers(released), minlength=self.n_outputs)
+
+    def frequencies(
+        self,
+        released: Any,  # a column of set numbers, at least one
+    ) -> SetFrequencies:  # `.estimate`, `.error`, `.interval()`; ValueError where sets do not tell labels apart
+        "Estimate how frequent each label is, without bias, with standard errors."
+        return estimate_frequencies(self, self.counts(released))
+
+    def sets_with(
+        self,
+        label: int,  # its index
+    ) -> np.ndarray:  # bool [n_outputs]
+        "Say which sets contain a label."
+        return self.members[:, label]
 
     def _check_rows(self, n: int) -> None:
         "Refuse an array [n, n_labels] out of all proportion."
@@ -124,6 +141,16 @@ class SetMechanism(_Sets):
     def stream_facts(self) -> tuple:
         return (self.integers, "sets", np.packbits(self.members, axis=1))
 
+    @property
+    def levels(self) -> tuple[float, float]:
+        "The probabilities of each set of a codebook with and without the true label."
+        return float(self.transition.max()), float(self.transition.min())
+
+    @property
+    def recipe(self) -> dict:
+        "What the sets can be made from again, as JSON can hold it, with their digest; see `respond_by_recipe`."
+        return _members_recipe(self) if self.codebook is None else self.codebook.recipe
+
     def certify(
         self,
         epsilon: float | None = None,  # the claimed epsilon, 0 to infinity; None: the mechanism's own
@@ -181,9 +208,10 @@ class SetMechanism(_Sets):
     ) -> np.ndarray:  # float [n_labels], sums to the sum of counts, may be negative
         "Estimate the true counts without bias; ValueError where sets do not tell labels apart."
         if self.codebook is None:
-            return super().debias(counts)
-        inside, outside = float(self.transition.max()), float(self.transition.min())
-        return debias_sets(self.codebook, counts, self.epsilon, (inside, outside))
+            c = check_counts(counts, self.outputs)
+            full = np.linalg.matrix_rank(self.transition) == len(self.labels)
+            return _slopes(self) @ c if full else super().debias(counts)  # which says why there is none
+        return debias_sets(self.codebook, counts, self.epsilon, self.levels)
 
     def plot(self, ax=None):  # the matplotlib axes
         "Draw the transition matrix as a heat map; needs matplotlib."
@@ -208,6 +236,17 @@ class SetMechanism(_Sets):
             f"{self.n_outputs} sets of {size})"
         )
 
+# %% ../../nbs/privacy/34_sets.ipynb #095187c9
+def _members_recipe(mechanism: SetMechanism) -> dict:
+    "Write sets that come from no codebook: members, and the probabilities with and without the true label."
+    members, table = mechanism.members, mechanism.transition
+    listed = [np.flatnonzero(row).tolist() for row in members]
+    digest = hashlib.sha256(json.dumps(["members", *members.shape, listed]).encode()).hexdigest()
+    inside, outside = np.where(members, table.T, -1).max(1), np.where(members, -1, table.T).max(1)
+    two = (table.T == np.where(members, inside[:, None], outside[:, None])).all()
+    how = {"inside": inside.tolist(), "outside": outside.tolist()} if two else {"transition": table.tolist()}
+    return {"kind": "members", "n_labels": len(mechanism.labels), "sets": listed, **how, "sha256": digest}
+
 # %% ../../nbs/privacy/34_sets.ipynb #adbfc3a8
 def debias_sets(
     codebook: Codebook,  # whose sets were released
@@ -223,3 +262,75 @@ def debias_sets(
         raise ValueError("debias: all sets are released alike at epsilon 0, so no estimate is unbiased")
     excess = codebook.totals(c) - outside * codebook.per_label * math.fsum(c)
     return codebook.solve(excess) / gap
+
+# %% ../../nbs/privacy/34_sets.ipynb #46447462
+@dataclass(frozen=True, eq=False)
+class SetFrequencies:
+    """How frequent each label is in the population that rows are a sample of, from released sets.
+
+    Attributes
+    ----------
+    estimate : ndarray of float, [n_labels]
+        Without bias; sums to 1, entries may be negative.
+    error : ndarray of float, [n_labels]
+        Standard errors, of the release and of the sample.
+    shares : ndarray of float, [n_outputs]
+        Of the released sets.
+    rows : int
+        How many were released.
+    mechanism : SetMechanism
+        What they went through.
+    """
+
+    estimate: np.ndarray
+    error: np.ndarray
+    shares: np.ndarray
+    rows: int
+    mechanism: Any
+
+    def interval(
+        self,
+        confidence: float = 0.95,  # between 0 and 1
+    ) -> np.ndarray:  # float [n_labels, 2]; for each label apart, by the normal distribution
+        "Return confidence intervals."
+        confidence = check_real("confidence", confidence, 0, 1, open_low=True, open_high=True)
+        reach = NormalDist().inv_cdf((1 + confidence) / 2) * self.error
+        return np.stack([self.estimate - reach, self.estimate + reach], axis=1)
+
+    @cached_property
+    def covariance(self) -> np.ndarray:  # float [n_labels, n_labels]; ValueError where it is out of proportion
+        "The covariance of the estimates."
+        slopes = _slopes(self.mechanism)
+        mean = slopes @ self.shares
+        return ((slopes * self.shares) @ slopes.T - np.outer(mean, mean)) / self.rows
+
+
+def _slopes(mechanism: Any) -> np.ndarray:  # float [n_labels, n_outputs]
+    "Return what each released set adds to the estimates, but for a constant: least squares, weighted by the table."
+    if len(mechanism.labels) * mechanism.n_outputs > MAX_ENTRIES:
+        raise ValueError(f"covariance: needs at most {MAX_ENTRIES:,} entries of a table, got {mechanism!r}")
+    T = mechanism.transition
+    mass = T.mean(0)
+    weighted = T / np.where(mass > 0, mass, 1)
+    return np.linalg.solve(weighted @ T.T, weighted)
+
+
+def estimate_frequencies(
+    mechanism: Any,  # a SetMechanism
+    counts: ArrayLike,  # [n_outputs] numbers >= 0: how often each set was released
+) -> SetFrequencies:  # ValueError for no rows, and where sets do not tell labels apart
+    "Estimate frequencies from counts of sets."
+    c = check_counts(counts, range(mechanism.n_outputs))
+    rows = math.fsum(c)
+    if not rows > 0 or (c < 0).any():
+        raise ValueError("released: needs at least one row, and counts >= 0, got none or others")
+    estimate, shares = mechanism.debias(c) / rows, c / rows
+    if mechanism.codebook is None:
+        slopes = _slopes(mechanism)
+        variance = slopes**2 @ shares - (slopes @ shares) ** 2
+    else:
+        book, (inside, _) = mechanism.codebook, mechanism.levels
+        variance = book.mean_squares(shares) - book.solve(book.totals(shares)) ** 2
+        variance = variance / (math.expm1(-mechanism.epsilon) * inside) ** 2
+    error = np.sqrt(np.maximum(variance, 0) / rows)
+    return SetFrequencies(estimate, error, shares, round(rows), mechanism)

@@ -14,6 +14,7 @@ import numpy as np
 
 from .classification import RandomizedResponse
 from .mechanism import Mechanism
+from .sets import SetMechanism, estimate_frequencies
 
 # %% auto #0
 __all__ = ['Shares', 'project_to_simplex', 'estimate_shares']
@@ -108,6 +109,19 @@ def _fit_two_integers(mechanism: RandomizedResponse, counts: np.ndarray) -> tupl
     q = counts / n
     return mechanism.debias(counts) / n, q * (1 - q) / (n * gap**2)
 
+
+def _fit_one(mechanism: Mechanism, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    "The same for one mechanism of any kind."
+    if isinstance(mechanism, RandomizedResponse):
+        return _fit_two_integers(mechanism, counts)
+    if not isinstance(mechanism, SetMechanism):
+        return _fit([mechanism.transition], [counts])
+    try:
+        found = estimate_frequencies(mechanism, counts)
+    except ValueError:  # sets that do not tell labels apart
+        return np.full(len(mechanism.labels), np.nan), np.full(len(mechanism.labels), math.inf)
+    return found.estimate, found.error**2
+
 # %% ../../nbs/privacy/44_shares.ipynb #7ffddb1b
 def project_to_simplex(
     x: np.ndarray,  # float [K], sums to 1
@@ -133,12 +147,10 @@ def estimate_shares(
     if not used:
         raise ValueError("labels: needs at least one released label, got none")
     n = sum(c.sum() for _, c in used)
-    if pooled and not any(isinstance(m, RandomizedResponse) for m, _ in used):
+    if pooled and not any(isinstance(m, (RandomizedResponse, SetMechanism)) for m, _ in used):
         f, variance = _fit([m.transition for m, _ in used], [c for _, c in used])
     else:
-        parts = [
-            _fit_two_integers(m, c) if isinstance(m, RandomizedResponse) else _fit([m.transition], [c]) for m, c in used
-        ]
+        parts = [_fit_one(m, c) for m, c in used]
         share = [c.sum() / n for _, c in used]
         f = np.sum([w * part[0] for w, part in zip(share, parts)], axis=0)
         variance = np.sum([w**2 * part[1] for w, part in zip(share, parts)], axis=0)

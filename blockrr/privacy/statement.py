@@ -15,8 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from .classification import rr
 from .integers import Certificate
+from .labels import Domain
 from .mechanism import Mechanism
+from .sets import SetMechanism
+from .subsets import respond_by_recipe
 
 # %% auto #0
 __all__ = ['NEIGHBOURING', 'ONE_USE', 'TWO_PARTS', 'GIVEN_PRIOR', 'RANDOM_STAGES', 'table_digest', 'Statement', 'make_statement']
@@ -54,7 +58,7 @@ RANDOM_STAGES = (
 
 # %% ../../nbs/privacy/19_statement.ipynb #5946eb17
 _OWN_FIELDS = ("sigma", "l", "floor")  # settings that have a field of their own in the JSON
-_ADDED = ("floor", "part", "groups", "tables_sha256", "settings", "choice")  # which a statement in JSON may lack
+_ADDED = ("floor", "part", "groups", "tables_sha256", "settings", "choice", "sets")  # which a statement may lack
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Statement:
     rows, rows_prior, rows_released : int
         In the data set, used for a prior and not released, released.
     n_labels, n_outputs : int
-        Size of the public domain, and how many of its labels can be released.
+        Size of the public domain, and how many of its labels, or sets of them, can be released.
     tables_sha256 : tuple of str
         Digests of the integers that were sampled from, each once; see `table_digest`.
     denominator : str
@@ -94,6 +98,9 @@ class Statement:
         How many groups of rows had a mechanism each.
     choice : str or None
         Which method was chosen automatically and why; None where the caller named one.
+    sets : dict or None
+        Where sets of labels were released: the recipe of the public sets, with labels as indices, and its digest
+        `sha256`; see `rebuild`. In a file also the `separator` that labels of a set are joined with.
     """
 
     mechanism: str
@@ -118,6 +125,7 @@ class Statement:
     part: str | None = None
     groups: int = 1
     choice: str | None = None
+    sets: dict[str, Any] | None = field(default=None, hash=False)
 
     @property
     def sigma(self) -> float | None:
@@ -168,7 +176,28 @@ class Statement:
         mechanism: Any,  # of any type
     ) -> bool:
         "Say whether a mechanism samples from a table of this statement."
-        return isinstance(mechanism, Mechanism) and table_digest(mechanism.integers) in self.tables_sha256
+        if not isinstance(mechanism, Mechanism) or table_digest(mechanism.integers) not in self.tables_sha256:
+            return False
+        own = mechanism.recipe if isinstance(mechanism, SetMechanism) else {}
+        return own.get("sha256") == (self.sets or {}).get("sha256")
+
+    def rebuild(
+        self,
+        labels: Any = None,  # the public domain, in its order: K or a sequence; None: 0 .. K-1
+    ) -> Mechanism:  # TypeError or ValueError for another domain, or where the statement does not say enough
+        "Make the mechanism of released sets, or of randomized response, again, and check it against the digest."
+        if self.sets is None and self.mechanism != "RR":
+            raise ValueError(f"statement: needs a release of sets, or by RR, to be rebuilt, got {self.mechanism}")
+        domain = Domain(self.n_labels if labels is None else labels)
+        if len(domain) != self.n_labels:
+            raise ValueError(f"labels: needs {self.n_labels} labels, as the statement says, got {len(domain)}")
+        if self.sets is None:
+            made = rr(domain, self.epsilon_asked)
+        else:
+            made = respond_by_recipe(self.sets, self.epsilon_asked, domain, name=self.mechanism)
+        if not self.matches(made):
+            raise ValueError("statement: needs the digest of the mechanism that it describes, got another; damaged?")
+        return made
 
 
 def _written(value: Any) -> Any:
@@ -179,6 +208,14 @@ def _read(value: Any) -> Any:
     return math.inf if value == "inf" else value
 
 # %% ../../nbs/privacy/19_statement.ipynb #7fdf1b36
+def _count_outputs(mechanisms: Sequence[Mechanism]) -> int:
+    "Count the labels, or the sets of labels, that can be released."
+    sets = [mechanism.n_outputs for mechanism in mechanisms if isinstance(mechanism, SetMechanism)]
+    if sets:
+        return sum(sets)
+    return len({int(column) for mechanism in mechanisms for column in mechanism.columns})
+
+
 def make_statement(
     mechanisms: Sequence[Mechanism],  # one for each group
     certificate: Certificate,  # of the whole
@@ -196,7 +233,6 @@ def make_statement(
 ) -> Statement:
     "Put together the public facts of a release."
     first = mechanisms[0]
-    outputs = {int(column) for mechanism in mechanisms for column in mechanism.columns}
     return Statement(
         mechanism=", ".join(dict.fromkeys(mechanism.name for mechanism in mechanisms)),
         epsilon=certificate.epsilon,
@@ -210,7 +246,7 @@ def make_statement(
         rows_prior=rows - rows_released,
         rows_released=rows_released,
         n_labels=len(first.labels),
-        n_outputs=len(outputs),
+        n_outputs=_count_outputs(mechanisms),
         tables_sha256=tuple(sorted({table_digest(mechanism.integers) for mechanism in mechanisms})),
         denominator=str(first.denominator),
         reproducible=reproducible,
@@ -220,4 +256,5 @@ def make_statement(
         part=part,
         groups=len(mechanisms),
         choice=choice,
+        sets=first.recipe if isinstance(first, SetMechanism) else None,
     )

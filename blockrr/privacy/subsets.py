@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from .caution import warn
 from .checks import check_epsilon, check_integer
 from .classification import rr
-from .codebook import TABLE_ENTRIES, Codebook, make_codebook
+from .codebook import TABLE_ENTRIES, Codebook, codebook_from_recipe, make_codebook
 from blockrr.privacy.integers import (
     DENOMINATOR,
     MAX_ENTRIES,
@@ -31,7 +31,7 @@ from .sets import SetMechanism, debias_sets
 
 # %% auto #0
 __all__ = ['information_over_rr', 'best_size', 'set_weights', 'SubsetResponse', 'warn_of_single_labels', 'check_labels',
-           'subset_response', 'respond_with_sets']
+           'subset_response', 'respond_with_sets', 'respond_by_recipe']
 
 # %% ../../nbs/privacy/35_subsets.ipynb #570fe553
 def information_over_rr(
@@ -223,6 +223,12 @@ class SubsetResponse(_TwoIntegers):
         other = next(k for k in range(len(self.labels)) if k not in first)
         return Certificate(c.epsilon, c.claimed, c.holds, (0, self.labels[min(first)], self.labels[other]))
 
+    def sets_with(self, label: int) -> np.ndarray:
+        book = self.codebook
+        out = np.zeros((len(book.base), book.n_labels), bool)
+        out[np.arange(len(book.base))[:, None], (label - book.base) % book.n_labels] = True
+        return out.ravel()
+
     def contains(self, released: Any) -> np.ndarray:
         numbers = self.numbers(released)
         self._check_rows(len(numbers))
@@ -354,3 +360,34 @@ def respond_with_sets(
     a, members = math.exp(-epsilon), book.matrix()
     transition = np.where(members.T, 1, a) / (book.per_label + a * (book.n_sets - book.per_label))
     return SetMechanism(transition, epsilon, domain, members=members, codebook=book, name="SubsetResponse")
+
+# %% ../../nbs/privacy/35_subsets.ipynb #8406862b
+def respond_by_recipe(
+    recipe: Mapping[str, Any],  # of `SetMechanism.recipe`, possibly back from JSON
+    epsilon: float,  # 0 to infinity
+    labels: Any = None,  # the public domain; None: 0 .. K-1
+    *,
+    name: str = "SetMechanism",  # of sets that come from no codebook
+) -> SetMechanism:  # TypeError or ValueError for what is no recipe, or whose digest differs
+    "Make a mechanism of sets again."
+    if not isinstance(recipe, Mapping):
+        raise TypeError(f"recipe: needs a mapping, got {type(recipe).__name__}")
+    if recipe.get("kind") != "members":
+        book = codebook_from_recipe(recipe)
+        domain = Domain(book.n_labels if labels is None else labels)
+        check_labels(book, domain)
+        return respond_with_sets(domain, check_epsilon(epsilon), book)
+    try:
+        n_labels, sets = check_integer("n_labels", recipe["n_labels"], 2), recipe["sets"]
+        members = np.array([np.isin(np.arange(n_labels), one) for one in sets])
+        if "transition" in recipe:
+            transition = recipe["transition"]
+        else:
+            transition = np.where(members.T, recipe["inside"], recipe["outside"])
+        made = SetMechanism(transition, epsilon, labels or n_labels, members=members, name=name)
+        wanted = recipe["sha256"]
+    except KeyError as e:
+        raise ValueError(f"recipe: needs {e.args[0]}, which is missing") from None
+    if made.recipe["sha256"] != wanted:
+        raise ValueError(f"recipe: needs sets with the digest that it names, got {made.recipe['sha256']}")
+    return made

@@ -51,7 +51,8 @@ def _release(
     column: str,  # name of the label column
     domain: str,  # the public domain: labels separated by commas, or @FILE with one label a line
     epsilon: str,  # label-DP parameter, 0 to infinity: a decimal, kept as it is written, a ratio such as 1/3, or inf
-    method: str | None = None,  # auto, rr, rr_with_prior, block_rr, optimal_rr, or another of METHODS; usually auto
+    # auto, rr, rr_with_prior, block_rr, optimal_rr, frequent_rr; subset, optimal_subsets;
+    method: str | None = None,  # usually auto
     prior_fraction: float | None = None,  # share of rows that is spent on the prior; usually 0.01
     # reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits;
     seed: int | None = None,  # usually none: secure randomness
@@ -61,11 +62,19 @@ def _release(
     # with --ledger: names these rows, which you promise are in no other part;
     part: str | None = None,  # parts cost their maximum, not their sum
     again: bool = False,  # remove what a killed run to the same output has left, and release again
+    separator: str | None = None,  # with sets of labels: what stands between the labels of a set; usually |
     **settings: Any,  # the method's own
 ):
     "Release one column of a CSV file."
     account = {"ledger": ledger, "dataset_id": dataset_id, "budget": budget, "part": part}
-    given = {"method": method, "prior_fraction": prior_fraction, "seed": seed, **account, **settings}
+    given = {
+        "method": method,
+        "prior_fraction": prior_fraction,
+        "seed": seed,
+        "separator": separator,
+        **account,
+        **settings,
+    }
     chosen = {name: value for name, value in given.items() if value is not None}
     with _terminable():
         out = release_file(source, output, column, domain=read_domain(domain), epsilon=epsilon, again=again, **chosen)

@@ -14,13 +14,17 @@ import re
 import warnings
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import blockrr
+from ..privacy.amounts import exact_amount, to_float
 from ..privacy.ledger import Ledger, add_note
+from ..privacy.methods import AUTO, method_or_auto
+from ..privacy.set_columns import SEPARATOR, check_separator, labels_digest, sets_as_texts
 
 # %% ../../nbs/study/11_files.ipynb #7b30ae13
 class Table(NamedTuple):
@@ -260,16 +264,29 @@ def _drafts(target: Path) -> Iterator[list[_Draft]]:
             draft.close()
 
 
-def _rehearse(data: _Draft, statement: _Draft, table: Table, *, labels: Sequence, quoting):
+def _room(text: str) -> int:
+    return len(text.encode()) + text.count('"')
+
+
+def _rehearse(data: _Draft, statement: _Draft, table: Table, *, longest: str, quoting):
     "Fill the drafts with as much as a release can need, then mark that it begins."
-    longest = max(map(str, labels), key=lambda label: len(label.encode()) + label.count('"'))
     _write_rows(data.file, table, range(len(table.rows)), [longest] * len(table.rows), quoting)
-    statement.file.write(" " * (1 << 14))
+    statement.file.write(" " * (1 << 16))
     _finish(statement.file)
     statement.file.seek(0)
     statement.file.write(_DRAWING)
     statement.file.flush()
     os.fsync(statement.file.fileno())
+
+
+def _as_written(out: blockrr.Release, separator: str | None) -> tuple[Sequence, str]:
+    "Return the released labels, or sets as texts, and the statement as a file has them."
+    if not isinstance(out.mechanism, blockrr.SetMechanism):
+        return out.labels, out.to_json()
+    joint = SEPARATOR if separator is None else separator
+    written = {"separator": joint, "labels_sha256": labels_digest(out.mechanism.labels)}
+    facts = replace(out.statement, sets={**out.mechanism.recipe, **written})
+    return sets_as_texts(out.mechanism, out.labels, joint), facts.to_json()
 
 
 def _after(error: BaseException, drafts: Sequence[_Draft], epsilon, options: dict):
@@ -284,6 +301,25 @@ def _after(error: BaseException, drafts: Sequence[_Draft], epsilon, options: dic
     add_note(error, f"{drawn} {outcome}")
 
 
+def _largest_set(n_labels: int, epsilon: Any, options: dict) -> int:
+    "Return how many labels a released set has at most; what is senseless is left for `release` to refuse."
+    if options.get("method") != "subset":
+        return n_labels - 1
+    size = options.get("size")
+    return size or blockrr.best_size(n_labels, to_float(exact_amount(epsilon, "epsilon"), up=False))
+
+
+def _separator(given: str | None, labels: Sequence, options: dict) -> str | None:
+    "Return what joins the labels of a set, checked; None where single labels are released."
+    method = method_or_auto(options.get("method") or AUTO.name)
+    if not method.sets:
+        if given is not None:
+            raise ValueError(f"separator: only sets of labels have one, got {given!r} for the method {method.name}")
+        return None
+    check_separator(SEPARATOR if given is None else given, labels)
+    return SEPARATOR if given is None else given
+
+
 def release_file(
     source: str | Path,  # CSV file with a header
     target: str | Path,  # CSV file to write; neither it nor `target`.json may exist
@@ -292,6 +328,7 @@ def release_file(
     epsilon: Any,  # label-DP parameter, 0 to infinity
     *,
     again: bool = False,  # remove what a killed run to the same place has left, and release again
+    separator: str | None = None,  # between the labels of a released set; None: |
     **options: Any,  # further arguments of `blockrr.release`
 ) -> blockrr.Release:  # ValueError, TypeError or OSError before anything is drawn; a later error says what is spent
     "Release one column of a CSV file and state beside it what was released."
@@ -300,14 +337,18 @@ def release_file(
     table = read_table(source, column, labels)
     like = os.stat(source)
     _check_place(target, options.get("ledger"), again)
-    quoting = _quoting(table, labels)
+    quoting, joint = _quoting(table, labels), _separator(separator, labels, options)
+    longest = sorted(map(str, labels), key=_room)[-1:]
+    if joint is not None:
+        longest = sorted(map(str, labels), key=_room)[-_largest_set(len(labels), epsilon, options) :]
     with _drafts(target) as (data, statement):
-        _rehearse(data, statement, table, labels=labels, quoting=quoting)
+        _rehearse(data, statement, table, longest=(joint or "").join(longest), quoting=quoting)
         out = blockrr.release([row[table.at] for row in table.rows], epsilon, domain, **options)
         try:
-            _write_rows(data.file, table, out.index.tolist(), out.labels, quoting)
+            written, facts = _as_written(out, joint)
+            _write_rows(data.file, table, out.index.tolist(), written, quoting)
             statement.file.seek(0)
-            statement.file.write(out.to_json() + "\n")
+            statement.file.write(facts + "\n")
             _finish(statement.file)
             data.complete = statement.complete = True
             for draft in (statement, data):
