@@ -8,6 +8,7 @@ from blockrr.privacy.caution import ReleaseWarning
 from blockrr.privacy.classification import RandomizedResponse, best_k, block_rr, rr, rr_with_prior
 from blockrr.privacy.codebook import Codebook
 from blockrr.privacy.evaluate import conformal_sets, evaluate, released_scorer
+from blockrr.privacy.explain import explain
 from blockrr.privacy.integers import Certificate
 from blockrr.privacy.interval import rp_with_prior
 from blockrr.privacy.labels import Domain
@@ -42,6 +43,7 @@ __all__ = [
     "conformal_sets",
     "estimate_prior",
     "evaluate",
+    "explain",
     "frontier",
     "information",
     "optimal_rr",

@@ -73,7 +73,7 @@ def test_labels_that_are_never_released():
 
 def test_a_prior_from_too_few_rows():
     y = MANY[:2_000]  # 20 rows for the prior
-    (text,) = said(br.release, y, 1, 10)
+    (text,) = said(br.release, y, 1, 10, "block_rr")
     assert (
         text.startswith("prior: needs about 77 rows")
         and "got 20" in text
@@ -81,12 +81,13 @@ def test_a_prior_from_too_few_rows():
         and '"rr"' in text
     )
     assert (
-        said(br.release, y, 1, 10, prior_fraction=0.039)
+        said(br.release, y, 1, 10, "block_rr", prior_fraction=0.039)
         == []
-        == said(br.release, y, 1, 10, prior=np.ones(10))
+        == said(br.release, y, 1, 10, "block_rr", prior=np.ones(10))
+        == said(br.release, y, 1, 10)
         == said(br.release, y, 1, 10, "rr")
     )
-    (text,) = said(br.release, y, 0, 10)
+    (text,) = said(br.release, y, 0, 10, "block_rr")
     assert "endlessly many" in text and "epsilon 0" in text
     (text,) = said(br.two_stage, y, 1, 10)
     assert text.startswith("prior: needs about 1,675 rows") and "got 200" in text and "set first to" not in text
@@ -152,7 +153,7 @@ def test_as_an_error_it_costs_as_little_as_it_can(tmp_path):
         warnings.simplefilter("error", br.ReleaseWarning)
         for release in (br.release, br.two_stage):  # too few rows: known before the debit
             with pytest.raises(br.ReleaseWarning, match="^prior: "):
-                release(MANY[:500], 1, 10, **account)
+                release(MANY[:500], 1, 10, "block_rr", **account)
         assert not ledger.path.exists()
 
 

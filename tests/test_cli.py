@@ -61,7 +61,7 @@ def test_release(survey, tmp_path):
     assert done.returncode == 0 and "label DP with epsilon 1 certified" in done.stdout and "secure" in done.stdout
     rows = list(csv.reader(open(target, newline="")))
     original = list(csv.reader(open(survey, newline="")))[1:]
-    assert rows[0] == ["row", "name", "answer"] and len(rows) == 1 + 198
+    assert rows[0] == ["row", "name", "answer"] and len(rows) == 1 + 200
     assert all(original[int(r[0])][0] == r[1] and r[2] in ("yes", "no") for r in rows[1:])
     again = run(*args)
     assert again.returncode and "exists already" in again.stderr
@@ -75,7 +75,8 @@ def test_release(survey, tmp_path):
         ({"--column": "nothing"}, "--column"),
         ({"--method": "best"}, "method"),
         ({"--sigma": "0"}, "sigma"),
-        ({"--l": "-1"}, "l: needs"),
+        ({"--l": "-1", "--method": "block_rr"}, "l: needs"),
+        ({"--l": "1"}, "l: only the method 'block_rr'"),
         ({"--seed": "-1"}, "seed"),
         ({"--epsilon": "nan"}, "epsilon"),
         ({"--domain": "yes"}, "at least 2"),
@@ -437,7 +438,7 @@ def test_a_file_system_without_hard_links(options, tmp_path, monkeypatch, error)
     monkeypatch.setattr(os, "link", link)
     release_file(**options)
     assert (
-        (tmp_path / "out.csv").read_text().count("\n") == 199
+        (tmp_path / "out.csv").read_text().count("\n") == 201
         and not drafts(tmp_path)
         and (tmp_path / "out.csv.json").exists()
     )
@@ -457,7 +458,7 @@ def test_a_name_that_is_taken_meanwhile_keeps_the_release(options, tmp_path, mon
     assert "is spent" in said and f"move {tmp_path / '.out.csv.tmp'} to {tmp_path / 'out.csv'}" in said
     assert (tmp_path / "out.csv").read_text() == "somebody else's" and (tmp_path / ".out.csv.tmp").read_text().count(
         "\n"
-    ) == 199
+    ) == 201
 
 
 @pytest.mark.parametrize("call", [0, 1, 2, 3])
@@ -555,7 +556,7 @@ def test_parts_and_the_ledger_command(survey, tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     text = said("l.db")
     assert "d: budget 1, spent 0.5, left 0.5" in text and "  part 2026-01: spent 0.5, left 0.5" in text
-    assert sum("release by block_rr" in line for line in text.splitlines()) == 3
+    assert sum("release by auto" in line for line in text.splitlines()) == 3
     (facts,) = json.loads(said("l.db", "--json", "--dataset", "d"))
     assert {k: facts[k] for k in ("dataset_id", "budget", "spent", "left")} == {
         "dataset_id": "d",

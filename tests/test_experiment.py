@@ -59,7 +59,7 @@ def test_a_row_is_all_that_a_mechanism_needs(toy, tmp_path):
     assert usual.settings == (("share", 0.5),)
     with pytest.raises(ValueError, match="share: needs 0 < share <= 1, got 2"):
         Spec("digits", "lazy", 1.0, settings={"share": 2})
-    with pytest.raises(ValueError, match="share: only the method 'lazy' has one"):
+    with pytest.raises(ValueError, match="share: only the methods 'frequent_rr' and 'lazy' have one"):
         Spec("digits", "optimal_rr", 1.0, floor=0.5, settings={"share": 1})
 
 

@@ -604,7 +604,7 @@ def test_a_table_too_large_costs_nothing(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="would need about"):
         br.release(np.zeros(100, int), 1.0, 30_000, "rr_with_prior", prior=np.ones(30_000), **account)
     with pytest.raises(ValueError, match="would need about"):
-        br.release(np.zeros(100, int), 1.0, 30_000, **account)
+        br.release(np.zeros(100, int), 1.0, 30_000, "block_rr", **account)
     with pytest.raises(ValueError, match="new to the ledger"):
         Ledger(tmp_path / "l.db").account("d")
     monkeypatch.setattr(methods, "MAX_ENTRIES", 300)  # a private prior may not make a table that is too large

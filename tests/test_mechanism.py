@@ -378,7 +378,7 @@ def test_negative_zeros_and_subnormal_numbers():
             for m in (br.rr_with_prior(prior, epsilon), br.block_rr(br.partition_by_weight(prior, 1.0, 1), epsilon)):
                 check_promises(m)
                 assert not np.signbit(m.transition).any()
-    released = br.release([0, 1, 2] * 50, 5e-324, 3, sigma=1.0, l=1, seed=1)
+    released = br.release([0, 1, 2] * 50, 5e-324, 3, "block_rr", sigma=1.0, l=1, seed=1)
     assert released.certificate.holds and released.certificate.epsilon <= 5e-324
 
 

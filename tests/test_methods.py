@@ -50,8 +50,8 @@ def test_release_finds_a_new_method_and_its_setting(weak):
     assert br.release(LABELS, 1.0, 3, "weak", seed=1).statement.settings == {"share": 0.5}  # its default
     with pytest.raises(ValueError, match="share: needs 0 < share <= 1, got 2"):
         br.release(LABELS, 1.0, 3, "weak", share=2)
-    with pytest.raises(ValueError, match="share: only the method 'weak' has one, got 0.5 for 'block_rr'"):
-        br.release(LABELS, 1.0, 3, share=0.5)
+    with pytest.raises(ValueError, match="share: only the methods 'frequent_rr' and 'weak' have one, got 0.5 for"):
+        br.release(LABELS, 1.0, 3, "block_rr", share=0.5)
     with pytest.raises(ValueError, match=f"method: needs one of {', '.join(METHODS)}, got"):
         br.release(LABELS, 1.0, 3, "strong")
 

@@ -184,7 +184,7 @@ def test_bad_recipes():
     with pytest.raises(ValueError, match="digest"):
         respond_by_recipe({**recipe, "sha256": "0" * 64}, 0.5)
     with pytest.raises(ValueError, match="statement: needs a release of sets, or by RR, to be rebuilt, got BlockRR"):
-        br.release(Y, 1.0, 10).statement.rebuild()
+        br.release(Y, 1.0, 10, "block_rr").statement.rebuild()
 
 
 # tables and files
@@ -416,7 +416,8 @@ def test_what_needs_a_label_says_what_to_do():
     m = br.subset_response(10, 0.6)
     with pytest.raises(ValueError, match="mechanisms: .* outputs are sets of labels; .* take randomized response"):
         release_in_groups(Y, Y * 0, [m], 0.6)
-    with pytest.raises(ValueError, match="method: needs one of rr_with_prior, block_rr, optimal_rr, got 'subset'"):
+    single = "rr_with_prior, block_rr, optimal_rr, frequent_rr"
+    with pytest.raises(ValueError, match=f"method: needs one of {single}, got 'subset'"):
         br.two_stage(Y, 0.6, 10, "subset")
     with pytest.raises(ValueError, match="outputs are sets of labels"):
         m.square()

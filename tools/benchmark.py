@@ -56,7 +56,10 @@ def release_times(n, runs):
     return [
         (f"ordinary vectorised RR, {n:,} int64 labels", timed(ordinary, runs)),
         (f"Mechanism.privatize, secure bits, {n:,} int64 labels", timed(lambda: m.privatize(y), runs)),
-        (f"br.release (BlockRR with private prior), {n:,} int64 labels", timed(lambda: br.release(y, 1.0, 10), runs)),
+        (
+            f"br.release (BlockRR with private prior), {n:,} int64 labels",
+            timed(lambda: br.release(y, 1.0, 10, "block_rr"), runs),
+        ),
     ]
 
 

@@ -8,21 +8,21 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .advice import GOAL_WORDS, Advice, Advices, Option
 from .caution import rows_needed, warn_of_few_rows
 from .checks import check_epsilon, check_prior, check_real
 from .labels import Domain, DomainLike, prior_domain
 from .mechanism import Mechanism, label_columns
 from .methods import METHODS
 from .optimal import retention
-from .set_offer import SetOffer, offer_sets
+from .set_offer import offer_sets
 
 # %% auto #0
-__all__ = ['SEPARATION', 'DIMENSION', 'GAIN', 'GOALS', 'predict', 'Option', 'Rule', 'Advice', 'advise']
+__all__ = ['SEPARATION', 'DIMENSION', 'GAIN', 'GOALS', 'predict', 'Rule', 'advise']
 
 # %% ../../nbs/privacy/23_advise.ipynb #166338a1
 SEPARATION, DIMENSION, GAIN = 2.1, 1000.0, 0.7
@@ -112,38 +112,6 @@ def _check_rows(rows, name) -> float:
     return check_real(name, rows, 0, 10**15, open_low=True)
 
 # %% ../../nbs/privacy/23_advise.ipynb #96a33379
-@dataclass(frozen=True)
-class Option:
-    """A mechanism with its settings, and how good it is predicted to be.
-
-    Attributes
-    ----------
-    method : str
-        As in `release`.
-    settings : dict
-        Arguments for `release`: sigma and l, or floor (a fraction of the largest possible); empty for RR and
-        RRWithPrior.
-    k : int
-        Labels on the upper level, which are kept more often than the others; all, where none is.
-    mechanism : Mechanism
-        Built from the prior that was given.
-    quality, spread : float
-        Predicted, 0 to 1, and the standard deviation of the prediction over redrawn priors.
-    """
-
-    method: str
-    settings: dict[str, Any]
-    k: int
-    mechanism: Mechanism
-    quality: float
-    spread: float = 0.0
-
-    def __str__(self) -> str:
-        method = METHODS[self.method]
-        settings = "".join(f" {name}={value:.3g}" for name, value in self.settings.items())
-        return f"{method.title}{settings}" + (f" (k={self.k})" if method.uses_prior else "")
-
-
 class Rule(NamedTuple):
     "A way to make a mechanism out of whatever prior there is."
 
@@ -201,87 +169,13 @@ def _check_rule(name, settings, i):
         except (TypeError, ValueError) as e:
             raise type(e)(f"menu: entry {i}, {name}: {e}") from None
 
-# %% ../../nbs/privacy/23_advise.ipynb #7367d06b
-@dataclass(frozen=True)
-class Advice:
-    """A ranking of mechanisms for one prior, epsilon and goal; made by `advise`.
-
-    Attributes
-    ----------
-    goal, epsilon
-        As they were given.
-    ranking : tuple of Option
-        Best first.
-    sure : float or None
-        Share of redrawn priors for which the best option is best or nearly so; None for a public prior.
-    loss : float or None
-        Mean quality given away against the best of each redraw; None for a public prior.
-    why : str
-        Two sentences.
-    sets : SetOffer or None
-        A release of sets of labels, where that says more than any single label; for learners of likelihoods.
-    """
-
-    goal: str
-    epsilon: float
-    ranking: tuple[Option, ...]
-    sure: float | None
-    loss: float | None
-    why: str
-    sets: SetOffer | None = None
-
-    @property
-    def best(self) -> Option:
-        "The first of the ranking."
-        return self.ranking[0]
-
-    def __str__(self) -> str:
-        return self.why if self.sets is None else f"{self.why} {self.sets}"
-
-    def __repr__(self) -> str:
-        return f"Advice({self.best}, goal={self.goal}, epsilon={self.epsilon:g}: {self})"
-
-    def plot(
-        self,
-        ax: Any = None,  # matplotlib axes
-    ) -> Any:  # the axes
-        "Draw the three best options of each method with their predicted quality; needs matplotlib."
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError:
-            raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
-        ax = ax or plt.subplots(figsize=(6.5, 3))[1]
-        shown = _three_of_each(self.ranking)[::-1]
-        places, quality = range(len(shown)), [100 * o.quality for o in shown]
-        ax.errorbar(quality, places, xerr=[100 * o.spread for o in shown], fmt="none", ecolor="grey", lw=1)
-        ax.scatter(quality, places, c=[METHODS[o.method].colour for o in shown], zorder=3)
-        ax.set(
-            yticks=places,
-            yticklabels=[str(o) for o in shown],
-            xlabel=f"predicted {_WORDS[self.goal]} (%)",
-            title=f"$\\epsilon$ = {self.epsilon:g}",
-        )
-        return ax
-
-
-def _three_of_each(ranking: Iterable[Option]) -> list[Option]:
-    "Return the three best options of each method, in their order."
-    shown: list[Option] = []
-    for option in ranking:
-        if sum(other.method == option.method for other in shown) < 3:
-            shown.append(option)
-    return shown
-
-
-_WORDS = {"accuracy": "overall accuracy", "balanced": "per-class average", "worst": "accuracy of the worst class"}
-
 # %% ../../nbs/privacy/23_advise.ipynb #8f26631f
 _DRAWS = 24
 
 
 def advise(
     prior: Any,
-    epsilon: float,
+    epsilon: float | Iterable[float],
     goal: str = "accuracy",
     *,
     n_prior: float | None = None,
@@ -289,16 +183,17 @@ def advise(
     epsilon_prior: float | None = None,
     labels: DomainLike | None = None,
     menu: Iterable | None = None,
-) -> Advice:
+) -> Advice | Advices:
     """Rank the mechanisms for a prior and a goal.
 
     It uses nothing but the prior and public numbers, so it costs no privacy.
 
     Parameters
     ----------
-    prior : n_labels weights >= 0, Series or dict
-        A public guess, or an estimate with differential privacy.
-    epsilon : float
+    prior : n_labels weights >= 0, Series, dict or None
+        A public guess, or an estimate with differential privacy (then say `n_prior`). None: nothing is known, and
+        all `labels` are taken as alike.
+    epsilon : float, or list of floats
         Label-DP parameter of the release, 0 to infinity.
     goal : str
         "accuracy": overall; "balanced": mean over classes; "worst": the worst class.
@@ -315,9 +210,10 @@ def advise(
 
     Returns
     -------
-    Advice
+    Advice, or Advices for several epsilons
         Its `best` option's `method` and `settings` are arguments of `release`; so are those of `sets`, a release of
-        sets of labels for learners of likelihoods, where it says more.
+        sets of labels for learners of likelihoods, where it says more. Qualities come from a model of learning that
+        was fitted to CIFAR: read them relative to RR and to clean labels, not as your accuracy.
 
     Raises
     ------
@@ -330,8 +226,20 @@ def advise(
     >>> br.advise([1, 1, 1], 1).best.method
     'rr'
     """
-    domain, epsilon, goal = prior_domain(labels, prior), check_epsilon(epsilon), _check_goal(goal)
-    p = check_prior(prior, domain)
+    asked = {"n_prior": n_prior, "rows": rows, "epsilon_prior": epsilon_prior, "labels": labels, "menu": menu}
+    if isinstance(epsilon, Iterable) and not isinstance(epsilon, (str, bytes)):
+        asked["menu"] = menu if menu is None else _check_menu(menu)  # an iterator would be used up
+        return Advices(_advise(prior, e, goal, **asked) for e in epsilon)
+    return _advise(prior, epsilon, goal, **asked)
+
+
+def _advise(prior, epsilon, goal, *, n_prior, rows, epsilon_prior, labels, menu) -> Advice:
+    "Rank the mechanisms at one epsilon."
+    epsilon, goal = check_epsilon(epsilon), _check_goal(goal)
+    if prior is None and (labels is None or n_prior is not None):
+        raise ValueError("prior: needs weights, or None with labels= and without n_prior=, got None")
+    domain = Domain(labels) if prior is None else prior_domain(labels, prior)
+    p = np.full(len(domain), 1 / len(domain)) if prior is None else check_prior(prior, domain)
     rules = _menu(p, epsilon) if menu is None else _check_menu(menu)
     if n_prior is not None:
         n_prior = _check_rows(n_prior, "n_prior")
@@ -340,8 +248,9 @@ def advise(
     if n_prior is not None:
         warn_of_few_rows(round(n_prior), rows_needed(len(p), paid), len(p), paid)
     built = [rule.build(p, epsilon, domain) for rule in rules]
+    learner = _Learner(p, rows)
+    clean = learner.quality(METHODS["rr"].build(domain, math.inf, p)[0], goal)
     if n_prior is None:
-        learner = _Learner(p, rows)
         drawn = np.array([[learner.quality(m, goal) for m in built]])
     else:
         drawn = _redrawn(p, rules, domain, goal=goal, n_prior=n_prior, rows=rows, epsilon=epsilon, paid=paid)
@@ -354,14 +263,20 @@ def advise(
     offer = offer_sets(p, epsilon) if menu is None else None
     if n_prior is None:
         sentence = "The prior is taken as exact, so only the model of learning can be wrong."
-        return Advice(goal, epsilon, options, None, None, f"{_why(options, goal)} {sentence}", offer)
+        if prior is None:
+            sentence = f"A private prior would need {_rows_text(rows_needed(len(p), paid))} rows."
+        return Advice(goal, epsilon, options, None, None, f"{_why(options, goal, clean)} {sentence}", clean, offer)
     lost = drawn.max(1) - drawn[:, order[0]]
     sure, loss = float((lost <= 0.001).mean()), float(lost.mean())
     sentence = (
         f"When a prior of {n_prior:,.0f} rows is drawn again it is best or nearly so in {100 * sure:.0f}% of cases, "
         f"and it gives away {100 * loss:.1f} points on average."
     )
-    return Advice(goal, epsilon, options, sure, loss, f"{_why(options, goal)} {sentence}", offer)
+    return Advice(goal, epsilon, options, sure, loss, f"{_why(options, goal, clean)} {sentence}", clean, offer)
+
+
+def _rows_text(needed: float) -> str:
+    return f"about {math.ceil(needed):,}" if needed < 1e15 else "endlessly many"
 
 # %% ../../nbs/privacy/23_advise.ipynb #b1ebe8f6
 def _redrawn(
@@ -389,7 +304,7 @@ def _redrawn(
     return np.array(drawn)
 
 
-def _why(options: tuple[Option, ...], goal: str) -> str:
+def _why(options: tuple[Option, ...], goal: str, clean: float) -> str:
     "Say what is best, and what that is about."
     best, plain = options[0], next((o for o in options if o.method == "rr"), None)
     if plain is None:
@@ -399,7 +314,8 @@ def _why(options: tuple[Option, ...], goal: str) -> str:
     else:
         gain = 100 * (best.quality - plain.quality)
         reason = (
-            f"{gain:.1f} points above RR, because it gives the {best.k} most frequent labels more of the privacy "
-            "budget than the others"
+            f"{gain:.1f} points above RR in the model, because it gives the {best.k} most frequent labels more of the "
+            "privacy budget than the others"
         )
-    return f"{best} is predicted to reach {100 * best.quality:.1f}% {_WORDS[goal]}; {reason}."
+    share = f"{100 * best.quality / clean if clean else 100:.1f}% of what clean labels would give"
+    return f"{best} is predicted to reach {share} in {GOAL_WORDS[goal]}; {reason}."

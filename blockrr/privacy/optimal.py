@@ -235,6 +235,7 @@ PALETTE = {  # of Okabe and Ito, for all eyes
     "blue": "#0072B2",
     "vermilion": "#D55E00",
     "green": "#009E73",
+    "sky": "#56B4E9",
     "purple": "#CC79A7",
     "orange": "#E69F00",
 }

@@ -17,18 +17,19 @@ import numpy as np
 
 from .amounts import Amount
 from .caution import rows_needed, warn_of_dropped, warn_of_few_rows, warn_of_no_change
-from .checks import check_epsilon, check_prior, moved
+from .checks import check_epsilon, check_prior, check_real, moved
 from .classification import RandomizedResponse
 from .integers import Certificate
 from .labels import Domain, DomainLike
 from .ledger import Ledger, prepare_charge, says_what_is_spent
 from .mechanism import Mechanism
-from .methods import Method, method_named
+from .methods import AUTO, Method, choose_by_prior, method_or_auto, settle_by_rows
 from .optimal import retention, tradeoff
 from .prior import estimate_prior, n_prior_rows, split
 from .sampling import RandomBits, Seed, seed_sequence
 from .sets import SetMechanism
-from .statement import GIVEN_PRIOR, ONE_USE, TWO_PARTS, Statement, make_statement
+from .shares import Shares, estimate_shares
+from .statement import GIVEN_PRIOR, ONE_USE, RANDOM_STAGES, TWO_PARTS, Statement, make_statement
 
 # %% auto #0
 __all__ = ['MAX_LIKELIHOODS', 'Release', 'ReleaseInput', 'check_input', 'warn_of_prior', 'change_probability', 'release']
@@ -123,6 +124,50 @@ class Release:
             return first.sets(self.labels)
         return np.asarray(first.domain.decode(self._codes()))[:, None]
 
+    def frequencies(
+        self,
+        by: Any = None,
+        *,
+        clamp: bool = True,
+        level: float = 0.95,
+    ) -> Shares | dict[Any, Shares]:
+        """Estimate how frequent each true label is, from the released labels; it costs no privacy.
+
+        Parameters
+        ----------
+        by : column, optional
+            A public column, with a value for each row of the data set, or of the release: each value by itself.
+        clamp : bool
+            True: shares from 0 to 1. False: unbiased ones, which may be negative.
+        level : float
+            Of the intervals, between 0 and 1.
+
+        Returns
+        -------
+        Shares, or a dict of value -> Shares
+            Estimates, standard errors and intervals, by label.
+        """
+        check_real("level", level, 0, 1, open_low=True, open_high=True)
+        if by is None:
+            return self._shares(np.ones(len(self.group), bool), clamp, level)
+        column = np.asarray(by)
+        if column.ndim != 1 or len(column) not in (self.statement.rows, len(self.index)):
+            raise ValueError(f"by: needs a value for each of {self.statement.rows:,} rows, got {len(column):,}")
+        column = column if len(column) == len(self.index) else column[self.index]
+        return {value: self._shares(column == value, clamp, level) for value in np.unique(column).tolist()}
+
+    def _shares(self, rows: np.ndarray, clamp: bool, level: float) -> Shares:
+        "Count what was released in some rows, for each mechanism, and estimate."
+        codes, counts = self._codes(), []
+        for k, mechanism in enumerate(self.mechanisms):
+            own = codes[rows & (self.group == k)]
+            if isinstance(mechanism, SetMechanism):
+                counts.append(np.bincount(own, minlength=mechanism.n_outputs))
+            else:
+                counts.append(np.bincount(own, minlength=len(mechanism.labels))[mechanism.columns])
+        pooled = self.statement.composition == RANDOM_STAGES
+        return estimate_shares(self.mechanisms, counts, pooled=pooled, clamp=clamp, level=level)
+
     def to_json(self) -> str:
         "Return the public statement as JSON: no label, no count, no prior."
         return self.statement.to_json()
@@ -143,10 +188,11 @@ class Release:
         how = "secure randomness"
         if self.reproducible:
             how = "reproducible from its seed, hence NOT private against anyone who knows or can guess it"
+        chosen = f"; chosen automatically: {self.statement.choice}" if self.statement.choice else ""
         what = "sets of labels" if self.mechanisms[0].releases_sets else "labels"
         return (
             f"Release of {n:,} {what} by {self.statement.mechanism}: label DP with epsilon {c.epsilon:.6g} certified "
-            f"({within} the {c.claimed:g} asked for){none}; {how}"
+            f"({within} the {c.claimed:g} asked for){none}; {how}{chosen}"
         )
 
 
@@ -171,10 +217,17 @@ class ReleaseInput(NamedTuple):
     settings: dict[str, Any]  # of the method, those that were given
     prior: np.ndarray | None  # a public one, where the method uses it
     estimate: bool  # whether the prior comes from some of the rows
+    choice: str | None = None  # why the default chose the method, so far
 
     def build(self, prior: np.ndarray | None) -> tuple[Mechanism, dict]:
         "Make the mechanism; the settings as it used them."
         return self.method.build(self.domain, self.epsilon, prior, **self.settings)
+
+    def why(self, prior: np.ndarray | None) -> str | None:  # None where the caller named the method
+        "Say why the default chose its method, once there is a prior."
+        if self.method is not AUTO or prior is None:
+            return self.choice
+        return str(choose_by_prior(prior, self.epsilon))
 
 
 def check_input(
@@ -195,11 +248,14 @@ def check_input(
         seed_sequence(seed)
     settings = method.check(settings)
     codes = domain.encode(labels)
+    choice = None
+    if method is AUTO and prior is None:
+        method, choice = settle_by_rows(len(codes), len(domain), epsilon, prior_fraction)
     prior = prior if method.uses_prior or method.takes_prior else None
     estimate = method.uses_prior and prior is None
     method.check_size(domain, epsilon, prior)  # not only after the debit
     split(min(len(codes), 2) if estimate else 2, prior_fraction, 0)  # its checks only
-    return ReleaseInput(codes, epsilon, domain, method, settings, prior, estimate)
+    return ReleaseInput(codes, epsilon, domain, method, settings, prior, estimate, choice)
 
 # %% ../../nbs/privacy/20_release.ipynb #8e62ac01
 def warn_of_prior(
@@ -238,7 +294,7 @@ def release(
     labels: Any,
     epsilon: Amount,
     domain: DomainLike,
-    method: str = "block_rr",
+    method: str = "auto",
     *,
     prior_fraction: float = 0.01,
     prior: Any = None,
@@ -260,11 +316,13 @@ def release(
     domain : int or sequence
         The public domain: an integer K or K labels; never inferred from the labels.
     method : str
-        "rr", "rr_with_prior", "block_rr" or "optimal_rr", which release labels; "subset" or "optimal_subsets", which
-        release sets of labels, as numbers. See `blockrr.privacy.methods.METHODS`.
+        "rr", "rr_with_prior", "block_rr", "optimal_rr" or "frequent_rr", which release labels; "subset" or
+        "optimal_subsets", which release sets of labels, as numbers. See `blockrr.privacy.methods.METHODS`.
+        "auto": "rr", unless it keeps few labels, the rows set aside bear a prior (or one is given), and by that
+        prior at most half of the labels hold 99 % of the rows; then "frequent_rr". The statement says why.
     prior_fraction : float
-        Share of rows used for the prior and not released; "rr", "subset", "optimal_subsets" and a given prior use
-        none.
+        Share of rows used for the prior and not released; "rr", "subset", "optimal_subsets", a given prior and
+        "auto", where it needs no prior, use none.
     prior : n_labels weights >= 0, Series, dict or None
         A public prior. None: it is estimated, by the paper's rule.
     seed : int, list of int, numpy.random.SeedSequence or None
@@ -299,10 +357,11 @@ def release(
     >>> import blockrr as br
     >>> out = br.release(["no", "yes", "no", "no"] * 250, 1, ["no", "yes"])
     >>> len(out.labels), out.certificate.holds
-    (990, True)
+    (1000, True)
     """
     charge = prepare_charge(epsilon, ledger, dataset_id, budget, part)
-    given = check_input(labels, charge.epsilon, domain, method_named(method), settings, prior_fraction, prior, seed)
+    method_row = method_or_auto(method)
+    given = check_input(labels, charge.epsilon, domain, method_row, settings, prior_fraction, prior, seed)
     prepared = _prepare(given, prior_fraction)
     charge.debit(f"release by {method}")
 
@@ -311,7 +370,8 @@ def release(
     composition = ONE_USE if prior is None else GIVEN_PRIOR
     if prepared is None:
         prior_rows, rows = split(len(codes), prior_fraction, seed)
-        prior = estimate_prior(codes[prior_rows], len(given.domain), given.epsilon, seed, quiet=True)
+        rule = given.method.rule
+        prior = estimate_prior(codes[prior_rows], len(given.domain), given.epsilon, seed, rule=rule, quiet=True)
         paid, composition = given.epsilon, TWO_PARTS
         prepared = given.build(prior)
         _warn_of(prepared[0], prior, len(rows))  # before any label is released
@@ -342,6 +402,7 @@ def release(
             reproducible=seed is not None,
             dataset_id=dataset_id,
             part=part,
+            choice=given.why(prior),
         ),
     )
 

@@ -32,17 +32,13 @@ from .methods import METHODS, method_named
 from .prior import estimate_prior, n_prior_rows, split
 from .release import Release, change_probability, check_input, warn_of_prior
 from .sampling import Draw, RandomBits, Seed, seed_sequence
-from .statement import make_statement
+from .statement import RANDOM_STAGES, make_statement
 
 # %% auto #0
 __all__ = ['COMPOSITION', 'PROMISED', 'certify_groups', 'release_in_groups', 'two_stage', 'row_priors', 'cluster_priors']
 
 # %% ../../nbs/privacy/22_stages.ipynb #60dcb846
-COMPOSITION = (
-    "Every label is used once, in its own release. The rows of a stage were chosen without looking at labels, and "
-    "tables of later rows depend on earlier labels only through their releases, so epsilon is the largest over rows, "
-    "not a sum (parallel composition)."
-)
+COMPOSITION = RANDOM_STAGES
 PROMISED = (
     "Every label is used once, in its own release; the labels of different rows are disjoint data, so epsilon is "
     "the largest over rows, not a sum (parallel composition). This holds on one condition, the caller's promise, "

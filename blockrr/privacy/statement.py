@@ -23,7 +23,7 @@ from .sets import SetMechanism
 from .subsets import respond_by_recipe
 
 # %% auto #0
-__all__ = ['NEIGHBOURING', 'ONE_USE', 'TWO_PARTS', 'GIVEN_PRIOR', 'table_digest', 'Statement', 'make_statement']
+__all__ = ['NEIGHBOURING', 'ONE_USE', 'TWO_PARTS', 'GIVEN_PRIOR', 'RANDOM_STAGES', 'table_digest', 'Statement', 'make_statement']
 
 # %% ../../nbs/privacy/19_statement.ipynb #ca9563c0
 def table_digest(
@@ -50,10 +50,15 @@ GIVEN_PRIOR = (
     f"{ONE_USE} The prior was given and is counted as public: if it was made from these labels, that has to be "
     "counted separately."
 )
+RANDOM_STAGES = (
+    "Every label is used once, in its own release. The rows of a stage were chosen without looking at labels, and "
+    "tables of later rows depend on earlier labels only through their releases, so epsilon is the largest over rows, "
+    "not a sum (parallel composition)."
+)
 
 # %% ../../nbs/privacy/19_statement.ipynb #5946eb17
 _OWN_FIELDS = ("sigma", "l", "floor")  # settings that have a field of their own in the JSON
-_ADDED = ("floor", "part", "groups", "tables_sha256", "settings", "sets")  # which a statement in JSON may lack
+_ADDED = ("floor", "part", "groups", "tables_sha256", "settings", "choice", "sets")  # which a statement may lack
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,8 @@ class Statement:
         Of the method, as the mechanism used them.
     groups : int
         How many groups of rows had a mechanism each.
+    choice : str or None
+        Which method was chosen automatically and why; None where the caller named one.
     sets : dict or None
         Where sets of labels were released: the recipe of the public sets, with labels as indices, and its digest
         `sha256`; see `rebuild`. In a file also the `separator` that labels of a set are joined with.
@@ -117,6 +124,7 @@ class Statement:
     settings: dict[str, Any] = field(default_factory=dict, hash=False)
     part: str | None = None
     groups: int = 1
+    choice: str | None = None
     sets: dict[str, Any] | None = field(default=None, hash=False)
 
     @property
@@ -221,6 +229,7 @@ def make_statement(
     reproducible: bool,  # whether a seed was given
     dataset_id: str | None = None,
     part: str | None = None,
+    choice: str | None = None,  # why the method was chosen, if it was
 ) -> Statement:
     "Put together the public facts of a release."
     first = mechanisms[0]
@@ -246,5 +255,6 @@ def make_statement(
         settings=dict(settings or {}),
         part=part,
         groups=len(mechanisms),
+        choice=choice,
         sets=first.recipe if isinstance(first, SetMechanism) else None,
     )

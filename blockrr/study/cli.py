@@ -27,22 +27,11 @@ import blockrr
 from ..privacy.checks import moved
 from ..privacy.ledger import add_note
 from ..privacy.methods import METHODS
+from .choosing import advise_methods, explain_epsilons, read_domain
 from .files import release_file, show_ledger
 from .reproduce import ROOT, reproduce
 
 # %% ../../nbs/study/19_cli.ipynb #b9e9607d
-def _domain(text: str) -> list[str]:
-    "Read a public domain off the command line."
-    if text.startswith("@"):
-        lines = Path(text[1:]).read_text(encoding="utf-8-sig").split("\n")
-        labels = [line.strip() for line in lines if line.strip()]
-    else:
-        labels = [label.strip() for label in text.split(",")]
-    if "" in labels:
-        raise ValueError(f"--domain: label {labels.index('')} is empty, got {text!r}")
-    return labels
-
-
 @contextmanager
 def _terminable() -> Iterator[None]:
     "Let SIGTERM end what runs as Ctrl-C does: it tidies up and says what was spent."
@@ -62,7 +51,8 @@ def _release(
     column: str,  # name of the label column
     domain: str,  # the public domain: labels separated by commas, or @FILE with one label a line
     epsilon: str,  # label-DP parameter, 0 to infinity: a decimal, kept as it is written, a ratio such as 1/3, or inf
-    method: str | None = None,  # rr, rr_with_prior, block_rr, optimal_rr; subset, optimal_subsets; usually block_rr
+    # auto, rr, rr_with_prior, block_rr, optimal_rr, frequent_rr; subset, optimal_subsets;
+    method: str | None = None,  # usually auto
     prior_fraction: float | None = None,  # share of rows that is spent on the prior; usually 0.01
     # reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits;
     seed: int | None = None,  # usually none: secure randomness
@@ -87,7 +77,7 @@ def _release(
     }
     chosen = {name: value for name, value in given.items() if value is not None}
     with _terminable():
-        out = release_file(source, output, column, domain=_domain(domain), epsilon=epsilon, again=again, **chosen)
+        out = release_file(source, output, column, domain=read_domain(domain), epsilon=epsilon, again=again, **chosen)
         try:
             print(out, flush=True)
         except BaseException as e:  # a full disk, a closed pipe, an interrupt
@@ -349,6 +339,8 @@ COMMANDS = {
     "data": Command(_data),
     "release": Command(_release, _method_settings),
     "ledger": Command(show_ledger, names={"dataset_id": "dataset", "as_json": "json"}, shows=True),
+    "explain": Command(explain_epsilons, shows=True),
+    "advise": Command(advise_methods, shows=True),
     "prepare": Command(_prepare),
     "report": Command(_report),
     "gpu-batch": Command(_gpu_batch),

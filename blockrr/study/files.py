@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import blockrr
 from ..privacy.amounts import exact_amount, to_float
 from ..privacy.ledger import Ledger, add_note
-from ..privacy.methods import method_named
+from ..privacy.methods import AUTO, method_or_auto
 from ..privacy.set_columns import SEPARATOR, check_separator, labels_digest, sets_as_texts
 
 # %% ../../nbs/study/11_files.ipynb #7b30ae13
@@ -311,7 +311,7 @@ def _largest_set(n_labels: int, epsilon: Any, options: dict) -> int:
 
 def _separator(given: str | None, labels: Sequence, options: dict) -> str | None:
     "Return what joins the labels of a set, checked; None where single labels are released."
-    method = method_named(options.get("method") or "block_rr")
+    method = method_or_auto(options.get("method") or AUTO.name)
     if not method.sets:
         if given is not None:
             raise ValueError(f"separator: only sets of labels have one, got {given!r} for the method {method.name}")
