@@ -185,6 +185,12 @@ class RandomizedResponse(_TwoIntegers):
         A label is released unchanged own / denominator times, and as each other label other / denominator times.
     keep : float
         own / denominator.
+
+    Examples
+    --------
+    >>> import blockrr as br
+    >>> round(br.rr(9140, epsilon=8).keep, 3)
+    0.246
     """
 
     def certify(self, epsilon: float | None = None) -> Certificate:

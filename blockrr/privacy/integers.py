@@ -202,6 +202,12 @@ class Certificate:
         Whether the table's ratios are at most e**claimed, decided exactly.
     worst : tuple
         (output, likelier label, other label) where the largest ratio stands; indices for a bare table.
+
+    Examples
+    --------
+    >>> import blockrr as br
+    >>> br.rr(["no", "yes"], epsilon=1).certify().holds
+    True
     """
 
     epsilon: float

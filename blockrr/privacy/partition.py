@@ -202,6 +202,12 @@ def weight_matrix(prior: Any, sigma: float) -> np.ndarray:
     float64 array, [n_labels, n_labels]
         p_j exp(-[i != j] / sigma).
 
+    Examples
+    --------
+    >>> import blockrr as br
+    >>> br.weight_matrix([3, 1], sigma=1).round(3).tolist()
+    [[0.75, 0.092], [0.276, 0.25]]
+
     References
     ----------
     Equation (3.3) of the BlockRR paper.

@@ -50,11 +50,27 @@ def information_over_rr(
     return worth(size) / worth(1)
 
 
-def best_size(
-    n_labels: int,  # K, at least 2
-    epsilon: float,  # 0 to infinity
-) -> int:  # 1: no set says more than a label
-    "Return the size of sets that says most about class frequencies; the smaller one of equals."
+def best_size(n_labels: int, epsilon: float) -> int:
+    """Return the size of sets that says most about class frequencies; the smaller one of equals.
+
+    Parameters
+    ----------
+    n_labels : int
+        K, at least 2.
+    epsilon : float
+        Label-DP parameter, 0 to infinity.
+
+    Returns
+    -------
+    int
+        From 1 to K - 1; 1: no set says more than a label.
+
+    Examples
+    --------
+    >>> import blockrr as br
+    >>> [br.best_size(10, epsilon) for epsilon in (0.6, 1, 2)]
+    [4, 3, 1]
+    """
     epsilon = check_epsilon(epsilon)
     if epsilon == 0:
         return 1  # nothing is said by any
