@@ -237,7 +237,7 @@ def test_every_notebook_with_parameters_checks_them():
 
 def test_every_notebook_with_budgets_takes_one():
     budgeted = {p.stem: p for p, (names, _) in parametrised().items() if re.search("^epsilons", names, re.M)}
-    assert set(budgeted) == {"accuracy", "resnet", "regression", "advice", "leftover"}
+    assert set(budgeted) == {"accuracy", "resnet", "regression", "advice", "leftover", "sets_table"}
     for path in budgeted.values():
         code = ["".join(c["source"]) for c in cells_of(path) if c["cell_type"] == "code"]
         assert "\nepsilon = None" in parametrised()[path][0]

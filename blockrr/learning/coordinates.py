@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from blockrr.learning.features import (
     Features,
@@ -24,7 +23,7 @@ from blockrr.learning.features import (
 )
 from .images import ImageData
 from .probe import Moments, Probe, rescaled_share
-from .store import PathLike, array_digest, cached
+from .store import PathLike, array_digest, cached, one_blas_thread
 from ..privacy.checks import moved
 
 # %% ../../nbs/learning/09_coordinates.ipynb #1f8a6d65
@@ -192,7 +191,7 @@ def coordinates(
         live = probe.w[:span] > 1e-9 * probe.w[0]
         v = np.array(probe.v[:, :span])
         axes = _Directions(v[:, live], probe.w[:span][live])
-        with threadpool_limits(1, "blas"):
+        with one_blas_thread():
             v, w = _metric(axes, noise, len(features.train), shrink)
         v = np.ascontiguousarray(v[:, :directions], np.float32)
         mean = probe.mean.astype(np.float32)
@@ -204,7 +203,7 @@ def coordinates(
 # %% ../../nbs/learning/09_coordinates.ipynb #1902ac70
 def _principal_axes(x, directions) -> _Directions:
     "The directions along which rows of float32 numbers vary most; those without any variance are left out."
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         parts = np.array_split(x, 1 + len(x) // 4096)
         gram = sum(part.T.astype(float) @ part for part in parts)
         w, v = np.linalg.eigh(gram)

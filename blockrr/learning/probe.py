@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from .features import Features
-from .store import PathLike, cached
+from .store import PathLike, cached, one_blas_thread
 
 # %% ../../nbs/learning/08_probe.ipynb #b56a1e3e
 def _gram(x, rows=8192) -> np.ndarray:  # float64
@@ -74,7 +73,7 @@ def _factor(f) -> dict:  # of arrays
     scale = np.trace(gram) / d
     if not scale > 0:
         raise ValueError("features: need to differ between training images, all are equal")
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         w, v = np.linalg.eigh(gram)
     falling = slice(None, -min(n - 1, d) - 1, -1)  # with fewer images than features the others are 0
     w = np.maximum(w[falling], 0)
@@ -103,7 +102,7 @@ def _split(probe, rows) -> dict:  # of arrays
     n = len(probe.features.train)
     inverse = np.empty((len(penalties), len(h), len(h)))
     df = np.empty(len(penalties))
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         for i, p in enumerate(penalties):
             a = h / np.sqrt(w + p)
             b = h / (w + p)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PathLike', 'data_root', 'cache_root', 'atomic_write', 'locked', 'workdir', 'progress_bar', 'array_digest',
-           'file_digest', 'recipe_digest', 'cached']
+           'file_digest', 'recipe_digest', 'cached', 'one_blas_thread']
 
 # %% ../../nbs/learning/00_store.ipynb #50d58401
 import hashlib
@@ -189,3 +189,12 @@ def cached(
             os.replace(work, stored)
             os.mkdir(work)  # for the context manager to remove
         return _read(stored, recipe)
+
+# %% ../../nbs/learning/00_store.ipynb #4dd32190
+@contextmanager
+def one_blas_thread():  # a context
+    "Let matrix products use one thread, so that their last bits do not depend on the number of cores."
+    from threadpoolctl import threadpool_limits  # absent where networks alone are trained
+
+    with threadpool_limits(1, "blas"):
+        yield
