@@ -69,7 +69,7 @@ CASES = {
     "predict goal": ("goal", lambda v: predict(M, P, v), ""),
     "predict rows": ("rows", lambda v: predict(M, P, rows=v), "1.5"),
     "advise prior": ("prior", lambda v: br.advise(v, 1), "[1, 2]"),
-    "advise epsilon": ("epsilon", lambda v: br.advise(P, v), "inf; 1.5"),
+    "advise epsilon": ("epsilon", lambda v: br.advise(P, v), "inf; 1.5; [1, 2]"),
     "advise goal": ("goal", lambda v: br.advise(P, 1, v), ""),
     "advise n_prior": ("n_prior", lambda v: br.advise(P, 1, n_prior=v), "None; 1.5"),
     "advise rows": ("rows", lambda v: br.advise(P, 1, rows=v), "None; 1.5"),

@@ -227,9 +227,11 @@ def advise(
     'rr'
     """
     asked = {"n_prior": n_prior, "rows": rows, "epsilon_prior": epsilon_prior, "labels": labels, "menu": menu}
-    if isinstance(epsilon, Iterable) and not isinstance(epsilon, (str, bytes)):
+    if isinstance(epsilon, Iterable) and not isinstance(epsilon, (str, bytes)) and getattr(epsilon, "ndim", 1):
         asked["menu"] = menu if menu is None else _check_menu(menu)  # an iterator would be used up
-        return Advices(_advise(prior, e, goal, **asked) for e in epsilon)
+        if not (epsilons := list(epsilon)):
+            raise ValueError("epsilon: needs at least one, got none")
+        return Advices(_advise(prior, e, goal, **asked) for e in epsilons)
     return _advise(prior, epsilon, goal, **asked)
 
 

@@ -196,7 +196,8 @@ def explain(
     if rows is not None:
         rows = check_integer("rows", rows, 1)
     wanted = check_real("error", error, 0, 1, open_low=True)
-    many: Any = epsilon if isinstance(epsilon, Iterable) and not isinstance(epsilon, (str, bytes)) else [epsilon]
+    several = isinstance(epsilon, Iterable) and not isinstance(epsilon, (str, bytes)) and getattr(epsilon, "ndim", 1)
+    many: Any = epsilon if several else [epsilon]
     epsilons = [check_epsilon(e) for e in many]
     if not epsilons:
         raise ValueError("epsilon: needs at least one, got none")
