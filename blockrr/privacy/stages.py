@@ -257,7 +257,7 @@ def two_stage(
     domain : int or sequence
         The public domain: an integer K or K labels; never inferred from the labels.
     method : str
-        Of the second stage: "rr_with_prior", "block_rr" or "optimal_rr".
+        Of the second stage, one that uses a prior: "rr_with_prior", "block_rr", "optimal_rr" or "frequent_rr".
     first : float
         Share of rows in the first stage, between 0 and 1.
     seed : int, list of int, numpy.random.SeedSequence or None
