@@ -7,6 +7,7 @@ from blockrr.privacy.bins import rr_on_bins
 from blockrr.privacy.caution import ReleaseWarning
 from blockrr.privacy.classification import RandomizedResponse, best_k, block_rr, rr, rr_with_prior
 from blockrr.privacy.codebook import Codebook
+from blockrr.privacy.handover import load_release
 from blockrr.privacy.integers import Certificate
 from blockrr.privacy.interval import rp_with_prior
 from blockrr.privacy.labels import Domain
@@ -41,6 +42,7 @@ __all__ = [
     "estimate_prior",
     "frontier",
     "information",
+    "load_release",
     "optimal_rr",
     "optimal_subsets",
     "partition_by_weight",

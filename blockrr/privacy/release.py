@@ -26,6 +26,7 @@ from .mechanism import Mechanism
 from .methods import Method, method_named
 from .optimal import place, retention
 from .prior import estimate_prior, n_prior_rows, split
+from .released_file import save_release
 from .sampling import RandomBits, Seed, seed_sequence
 from .statement import GIVEN_PRIOR, ONE_USE, TWO_PARTS, Statement, make_statement
 
@@ -102,6 +103,14 @@ class Release:
     def to_json(self) -> str:
         "Return the public statement as JSON: no label, no count, no prior."
         return self.statement.to_json()
+
+    def save(self, path: str | os.PathLike, column: str = "label") -> None:
+        """Write the labels with everything that `load_release` needs: domain, mechanism, prior, rows and statement.
+
+        A new file: `.csv` or `.tsv` (also `.gz`) with a companion `.json` next to it, or `.parquet` or `.arrow`, which
+        hold their companion. Row numbers are written where rows were left out. Nothing is overwritten.
+        """
+        save_release(self, path, column)
 
     if not TYPE_CHECKING:
 
