@@ -18,6 +18,7 @@ from blockrr.privacy.optimal_subsets import information, optimal_subsets
 from blockrr.privacy.partition import Partition, partition_by_weight, weight_matrix
 from blockrr.privacy.prior import estimate_prior
 from blockrr.privacy.release import Release, release
+from blockrr.privacy.rows import RowKey, new_key
 from blockrr.privacy.sets import SetMechanism
 from blockrr.privacy.stages import prior_by_em, two_stage
 from blockrr.privacy.subsets import best_size, subset_response
@@ -32,6 +33,7 @@ __all__ = [
     "RandomizedResponse",
     "Release",
     "ReleaseWarning",
+    "RowKey",
     "SetMechanism",
     "advise",
     "audit",
@@ -43,6 +45,7 @@ __all__ = [
     "frontier",
     "information",
     "load_release",
+    "new_key",
     "optimal_rr",
     "optimal_subsets",
     "partition_by_weight",

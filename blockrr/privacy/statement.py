@@ -175,8 +175,8 @@ class Statement:
     def to_registry(self) -> dict[str, Any]:
         """Return an entry for OpenDP's deployments registry, as nested dicts to be written as YAML or JSON.
 
-        Its fields are those of `tests/good_deployments/template.yaml` in the repository
-        `opendp/deployments-registry-data`, commit 057e5d8: `url_slug`, and in `deployment` the parts `basic`,
+        Its fields are those of `template.yaml`, a test's good deployment in the repository
+        opendp/deployments-registry-data, commit 057e5d8: `url_slug`, and in `deployment` the parts `basic`,
         `dp_variant`, `privacy_loss`, `deployment_model`, `implementation` and `administrative`. What only the curator
         knows (names, intended use, region, sector, dates, justification, authors) is left empty.
         """
