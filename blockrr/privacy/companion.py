@@ -219,7 +219,9 @@ def companion_facts(
     **file: Any,  # facts about the file: column, kind, delimiter and the like
 ) -> dict[str, Any]:  # what JSON can hold
     "Return what the companion of a release holds, without its statement."
-    left_out = np.setdiff1d(np.arange(release.statement.rows), release.index)
+    left = np.ones(release.statement.rows, bool)
+    left[release.index] = False
+    left_out = np.flatnonzero(left)
     several = len(release.mechanisms) > 1
     return {
         "format": FORMAT,

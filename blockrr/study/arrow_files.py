@@ -23,11 +23,15 @@ _BLOCK = 1 << 24  # bytes of text at a time; a longer field makes it larger
 _LONGEST = 1 << 30
 
 
+class _Quotes(Exception):
+    "Quotes were seen where none were expected."
+
+
 class _Watched:
     "A stream of bytes that is read by PyArrow, and what was seen in it."
 
-    def __init__(self, stream: Any, delimiter: str):
-        self.stream, self.closed = stream, False
+    def __init__(self, stream: Any, delimiter: str, quoted: bool):
+        self.stream, self.closed, self.quoted = stream, False, quoted
         plain = b"[^" + re.escape(delimiter.encode()) + rb'\r\n"]'
         self.stray = re.compile(plain + b'"' + plain)
         self.size = self.quotes = 0
@@ -39,6 +43,8 @@ class _Watched:
         found = data.count(b'"')
         if found:
             self.quotes += found
+            if not self.quoted:
+                raise _Quotes
             if self.stray.search(self.tail[-2:] + data):
                 raise ValueError("a quote stands inside a field, neither doubled nor at its end")
         self.tail = (self.tail + data)[-(1 << 16) :] if len(data) < 1 << 16 else data[-(1 << 16) :]
@@ -80,18 +86,20 @@ def _text_error(path: Path, error: Exception) -> ValueError:
     return ValueError(f"{path}: is not a file that can be read ({why})")
 
 
-def _text_batches(path: Path, kind: FileKind, header: Sequence[str], block: int, watched: list) -> Iterator:
+def _text_batches(
+    path: Path, kind: FileKind, header: Sequence[str], block: int, watched: list, quoted: bool
+) -> Iterator:
     "Read a text file as batches of strings."
     pa = need_arrow("source")
     import pyarrow.csv as text
 
     names = [f"c{i}" for i in range(len(header))]
     with open_bytes(path, kind.gz) as stream:
-        watched.append(_Watched(stream, kind.delimiter))
+        watched.append(_Watched(stream, kind.delimiter, quoted))
         reader = text.open_csv(
             pa.PythonFile(watched[-1], mode="r"),
             text.ReadOptions(block_size=block, column_names=names, skip_rows_after_names=1),
-            text.ParseOptions(delimiter=kind.delimiter, newlines_in_values=True, ignore_empty_lines=False),
+            text.ParseOptions(delimiter=kind.delimiter, newlines_in_values=quoted, ignore_empty_lines=False),
             text.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False),
         )
         yield from reader
@@ -226,15 +234,18 @@ def spool_table(
         schema = arrow_schema(source, kind)
         schema = pa.schema([schema.field(i) for i in range(len(header)) if i not in places])
     start = Spooled(header, places, domains, [], [], schema, spool, False, 0)
-    where, block = os.fspath(source), _BLOCK
+    where, block, quoted = os.fspath(source), _BLOCK, False  # without quotes no field has two lines: faster
     while True:
         watched: list[_Watched] = []
         try:
             if kind.kind != "text":
                 found = _spool(_arrow_batches(source, kind), start, missing, where, lambda: 0)
                 return found._replace(size=os.path.getsize(spool))
-            batches = _text_batches(source, kind, header, block, watched)
+            batches = _text_batches(source, kind, header, block, watched, quoted)
             found = _spool(batches, start, missing, where, lambda: watched[-1].blank_rows())
+        except _Quotes:
+            quoted = True
+            continue
         except (pa.ArrowInvalid, pa.ArrowException, EOFError, gzip.BadGzipFile) as e:
             if "straddling" in str(e) and block < _LONGEST:
                 block *= 8
@@ -333,7 +344,7 @@ def _write_text(out: Any, table: Spooled, names: list[str], batches: Iterator[li
 
     def fields(column, plain):
         text = column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
-        return _quoted(pc.fill_null(text, ""), delimiter, len(names) == 1, plain)
+        return _quoted(pc.fill_null(text, "") if text.null_count else text, delimiter, len(names) == 1, plain)
 
     safe = not any(set(f'"\r\n{delimiter}') & set(label) for domain in table.domains for label in domain.values)
     out.write(_lines([fields(pa.array([name]), False) for name in names], delimiter))
