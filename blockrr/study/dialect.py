@@ -92,6 +92,8 @@ def find_header(
 ) -> tuple[list[str], FileKind]:  # ValueError or OSError
     "Read a file's header, and find its delimiter."
     kind = kind_by_name(path, check_delimiter(delimiter))
+    if not columns or len(set(columns)) < len(columns):
+        raise ValueError("--columns: needs the names of label columns, each once")
     if kind.kind != "text":
         if delimiter:
             raise ValueError(f"--delimiter: needs a text file, got {Path(path).name}")
@@ -116,8 +118,6 @@ def find_header(
 
 
 def _check_columns(path, header, columns, labels) -> None:
-    if not columns or len(set(columns)) < len(columns):
-        raise ValueError("--columns: needs the names of label columns, each once")
     for column in columns:
         if header.count(column) != 1:
             raise _wrong_column(path, header, column, labels)
