@@ -23,13 +23,12 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, NamedTuple
 
-from .pipes import piped
-
 import blockrr
 from ..privacy.checks import moved
 from ..privacy.ledger import add_note
 from ..privacy.methods import METHODS
 from .files import release_file, show_ledger
+from .pipes import piped
 from .reproduce import ROOT, reproduce
 
 # %% ../../nbs/study/19_cli.ipynb #b9e9607d
