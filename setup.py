@@ -10,6 +10,7 @@ parser = ConfigParser(delimiters=["="])
 parser.read(here / "settings.ini", encoding="utf-8")
 cfg = parser["DEFAULT"]
 
+tables = cfg["tables_requirements"].split()  # learners for tables, without torch
 learn = cfg["learn_requirements"].split()
 study = learn + cfg["study_requirements"].split()  # the study's default learner is in the learning room
 dev = study + cfg["dev_requirements"].split()
@@ -31,7 +32,13 @@ setup(
     zip_safe=False,
     python_requires=">=" + cfg["min_python"],
     install_requires=cfg["requirements"].split(),
-    extras_require={"files": cfg["files_requirements"].split(), "learn": learn, "study": study, "dev": dev},
+    extras_require={
+        "files": cfg["files_requirements"].split(),
+        "tables": tables,
+        "learn": learn,
+        "study": study,
+        "dev": dev,
+    },
     entry_points={
         "console_scripts": cfg["console_scripts"].split(),
         "nbdev": [f"{cfg['lib_name']}={cfg['lib_name']}._modidx:d"],

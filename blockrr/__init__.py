@@ -7,6 +7,7 @@ from blockrr.privacy.bins import rr_on_bins
 from blockrr.privacy.caution import ReleaseWarning
 from blockrr.privacy.classification import RandomizedResponse, best_k, block_rr, rr, rr_with_prior
 from blockrr.privacy.codebook import Codebook
+from blockrr.privacy.evaluate import conformal_sets, evaluate, released_scorer
 from blockrr.privacy.handover import load_release
 from blockrr.privacy.integers import Certificate
 from blockrr.privacy.interval import rp_with_prior
@@ -41,7 +42,9 @@ __all__ = [
     "best_size",
     "block_rr",
     "certify",
+    "conformal_sets",
     "estimate_prior",
+    "evaluate",
     "frontier",
     "information",
     "load_release",
@@ -51,6 +54,7 @@ __all__ = [
     "partition_by_weight",
     "prior_by_em",
     "release",
+    "released_scorer",
     "rp_with_prior",
     "rr",
     "rr_on_bins",

@@ -7,6 +7,7 @@ import pytest
 
 import blockrr as br
 from blockrr.privacy.advise import GOALS, predict
+from blockrr.privacy.methods import METHODS
 
 COUNTS = [5000, 4900, 4700, 4600, 4500, 4800, 1000, 1500, 1000, 1500]  # of the paper's first data set
 PLAIN = [("rr", {}), ("rr_with_prior", {})]
@@ -123,10 +124,7 @@ def test_what_is_no_pair(bad):
 @pytest.mark.parametrize(
     "entry, said",
     (
-        *[
-            ((bad, {}), "methods among rr, rr_with_prior, block_rr, optimal_rr, got")
-            for bad in ("best", None, 1, ("a",))
-        ],
+        *[((bad, {}), f"methods among {', '.join(METHODS)}, got") for bad in ("best", None, 1, ("a",))],
         (("block_rr", {"sigma": 1.0}), "sigma and l for block_rr, got sigma in entry 0"),
         (("optimal_rr", {}), "floor for optimal_rr, got none"),
         (("rr", {"floor": 1}), "no settings for rr, got floor"),

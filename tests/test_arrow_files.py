@@ -3,6 +3,9 @@
 import csv
 import gzip
 import io
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -159,3 +162,67 @@ def test_memory_holds_no_more_than_labels_and_batches(tmp_path):
         write_spooled(f, found, np.arange(n), [np.zeros(n, np.uint8)], kind=kind)
     assert (tmp_path / "o.csv").read_bytes() == path.read_bytes()
     assert pa.default_memory_pool().max_memory() <= max(before, 20 * arrow_files._BLOCK)
+
+
+PAUSED = """
+import sys, time
+from blockrr.study import files
+def pause(*args, **kwargs):
+    print("here", flush=True)
+    time.sleep(60)
+files.{name} = pause
+options = dict(ledger="l.db", dataset_id="d", budget=1)
+files.release_file("s.parquet", "o.csv", "y", ["yes", "no", "a;b"], "0.5", method="rr", **options)
+"""
+
+
+@pytest.mark.parametrize(
+    "name, word, spent",
+    [
+        ("spool_table", "before anything was drawn", 0),
+        ("write_spooled", "may have been drawn and the budget debited", 0.5),
+    ],
+)
+def test_a_run_that_was_killed_is_noticed(tmp_path, name, word, spent):
+    pq.write_table(table(100), tmp_path / "s.parquet")
+    command = [sys.executable, "-c", PAUSED.format(name=name)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as run:
+        assert run.stdout.readline() == "here\n"
+        run.kill()
+    assert (tmp_path / "l.db").exists() == bool(spent)
+    assert not spent or br.Ledger(tmp_path / "l.db").account("d").spent == spent
+    left = sorted(p.name for p in tmp_path.glob(".*"))
+    assert ".o.csv.spool.tmp" in left and all(p.stat().st_mode & 0o077 == 0 for p in tmp_path.glob(".*"))
+    options = {"column": "y", "domain": DOMAIN, "epsilon": 1, "method": "rr"}
+    with pytest.raises(FileExistsError, match=word):
+        release_file(tmp_path / "s.parquet", tmp_path / "o.csv", **options)
+    with pytest.warns(UserWarning, match="removed .*spool"):
+        release_file(tmp_path / "s.parquet", tmp_path / "o.csv", again=True, **options)
+    assert not list(tmp_path.glob(".*")) and len(br.load_release(tmp_path / "o.csv").labels) == 100
+
+
+def test_a_full_disk_costs_nothing_before_the_debit(tmp_path, monkeypatch, batches):
+    (tmp_path / "s.csv").write_text("id,y\n" + "1,yes\n" * 500)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    options = {"ledger": tmp_path / "l.db", "dataset_id": "d", "budget": 1}
+    with pytest.raises(OSError, match="No space"):
+        release_file(tmp_path / "s.csv", tmp_path / "o.csv", "y", DOMAIN, 1, method="rr", **options)
+    assert [p.name for p in tmp_path.iterdir()] == ["s.csv"]
+
+
+def test_an_error_while_writing_says_what_is_spent(tmp_path, monkeypatch, batches):
+    (tmp_path / "s.csv").write_text("id,y\n" + "1,yes\n" * 500)
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files, "write_spooled", full)
+    options = {"ledger": tmp_path / "l.db", "dataset_id": "d", "budget": 1}
+    with pytest.raises(OSError, match="No space") as caught:
+        release_file(tmp_path / "s.csv", tmp_path / "o.csv", "y", DOMAIN, 1, method="rr", **options)
+    assert "is spent" in " ".join(caught.value.__notes__)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["l.db", "s.csv"]

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from blockrr.learning.augment import Augmentation, augment, draw
+from blockrr.learning.augment import Augmentation, augment, draw_augmentation
 
 PAPER = Augmentation()
 
@@ -28,7 +28,7 @@ def test_augmentation_at_full_size():
     "Mean and mean square of every pixel of a 32x32 image, within 5.5 standard errors (6,144 figures)."
     rng, n = np.random.default_rng(0), 1500
     image = rng.integers(0, 256, (32, 32, 3), np.uint8)
-    draws = draw(n, n, (32, 32), settings=PAPER, generator=torch.Generator().manual_seed(1))
+    draws = draw_augmentation(n, n, (32, 32), settings=PAPER, generator=torch.Generator().manual_seed(1))
     ours = augment(torch.tensor(image).expand(n, 32, 32, 3), draws, PAPER).numpy()
     theirs = np.stack([plain(image, rng) for _ in range(n)])
     for power in (1, 2):
@@ -38,7 +38,7 @@ def test_augmentation_at_full_size():
 
 
 def test_partners_stay_in_their_batch():
-    draws = draw(10, 4, (32, 32, 3), settings=PAPER, generator=torch.Generator().manual_seed(0))
+    draws = draw_augmentation(10, 4, (32, 32, 3), settings=PAPER, generator=torch.Generator().manual_seed(0))
     for start in (0, 4, 8):
         of_batch = draws.batch(start, start + 4)
         assert of_batch.partner.sort().values.tolist() == list(range(len(of_batch.partner)))
@@ -47,5 +47,5 @@ def test_partners_stay_in_their_batch():
 
 def test_without_chance_nothing_is_drawn():
     none = Augmentation(flip=False, pad=0, cutout=0, mixup=0)
-    draws = draw(5, 4, (8, 8, 1), settings=none, generator=torch.Generator())
+    draws = draw_augmentation(5, 4, (8, 8, 1), settings=none, generator=torch.Generator())
     assert not draws.flip.any() and not draws.dy.any() and draws.weight.min() == 1

@@ -10,7 +10,7 @@ import pytest
 import blockrr as br
 from blockrr.privacy.advise import predict
 from blockrr.privacy.audit import Audit, epsilon_lower_bound, samples_needed
-from blockrr.privacy.optimal import best_sigma, place, retention
+from blockrr.privacy.optimal import best_sigma, retention, tradeoff
 from blockrr.privacy.partition import Partition, check_settings, partition_by_weight, weight_matrix
 from blockrr.privacy.program import solve_program
 from blockrr.study.paper_tables import compare_tables, findings, from_classes, repairs, tally
@@ -48,8 +48,8 @@ CASES = {
     "solve_program average": ("average", lambda v: solve_program(E3, 1, average=v), ""),
     "solve_program fixed": ("fixed", lambda v: solve_program(E3, 1, fixed=v), "None"),
     "retention mechanism": ("mechanism", retention, ""),
-    "place mechanism": ("mechanism", lambda v: place(v, P), ""),
-    "place prior": ("prior", lambda v: place(M, v), ""),
+    "tradeoff mechanism": ("mechanism", lambda v: tradeoff(v, P), ""),
+    "tradeoff prior": ("prior", lambda v: tradeoff(M, v), ""),
     "frontier prior": ("prior", lambda v: br.frontier(v, 1), "[1, 2]"),
     "frontier epsilon": ("epsilon", lambda v: br.frontier(P, v), "inf; 1.5"),
     "Frontier.levels floor": ("floor", F.levels, ""),
@@ -63,7 +63,7 @@ CASES = {
     "optimal_rr epsilon": ("epsilon", lambda v: br.optimal_rr(P, v, 0), "inf; 1.5"),
     "optimal_rr floor": ("floor", lambda v: br.optimal_rr(P, 1, v), ""),
     "optimal_rr labels": ("labels|prior", lambda v: br.optimal_rr(P, 1, 0.1, labels=v), "None"),
-    "optimal_rr rest": ("rest", lambda v: br.optimal_rr(P, 1, 0.1, rest=v), ""),
+    "optimal_rr leftover": ("leftover", lambda v: br.optimal_rr(P, 1, 0.1, leftover=v), ""),
     "predict mechanism": ("mechanism", lambda v: predict(v, P), ""),
     "predict prior": ("prior", lambda v: predict(M, v), ""),
     "predict goal": ("goal", lambda v: predict(M, P, v), ""),

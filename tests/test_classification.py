@@ -155,7 +155,7 @@ def test_as_with_a_table(epsilon):
     assert (few.labels, few.outputs, few.epsilon, few.name) == (plain.labels, plain.outputs, plain.epsilon, plain.name)
     assert few.keep == pytest.approx(plain.transition[0, 0], abs=1e-15)
     assert optimal.retention(few) == pytest.approx(optimal.retention(plain), abs=1e-15)
-    assert optimal.place(few, prior) == pytest.approx(optimal.place(plain, prior), abs=1e-14)
+    assert optimal.tradeoff(few, prior) == pytest.approx(optimal.tradeoff(plain, prior), abs=1e-14)
     for j, label in enumerate(labels):
         assert few.posterior(prior, label) == pytest.approx(plain.posterior(prior)[j], abs=1e-14)
     if epsilon:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import blockrr as br
-from blockrr.privacy.frequencies import check_released, check_transition, prior_by_em
+from blockrr.privacy.frequencies import check_probabilities, check_released, prior_by_em
 
 TRUTH = np.array([0.4, 0.3, 0.2, 0.1])
 TABLE = br.rr(4, 1.0).transition
@@ -59,4 +59,4 @@ def test_what_is_no_table(bad):
     with pytest.raises(ValueError, match="transition: needs a matrix"):
         prior_by_em([1, 1], bad)
     with pytest.raises(ValueError, match="transition: needs a matrix"):
-        check_transition(bad)
+        check_probabilities(bad)

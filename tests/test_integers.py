@@ -1,13 +1,18 @@
 """Tables of integers and their certificates, at the limits."""
 
 import math
+import tracemalloc
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from blockrr.privacy.integers import DENOMINATOR, certify_matrix, certify_table, integer_table
+import blockrr as br
+from blockrr.privacy.integers import DENOMINATOR, certify_matrix, certify_table, check_size, integer_table
 
 THIRD = Fraction(1, 3)
 
@@ -83,3 +88,69 @@ def test_more_digits_than_a_float_has_are_refused():
     off = np.finfo(np.longdouble).eps * np.array([[1, -1], [-1, 1]])
     with pytest.raises(TypeError, match="at most 64 bits"):
         certify_matrix(np.full((2, 2), 0.5, np.longdouble) + off)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(2, 12), st.floats(0, 5), st.integers(0, 2**32))
+def test_any_private_matrix_becomes_a_private_table(K, epsilon, seed):
+    rng = np.random.default_rng(seed)
+    z = rng.dirichlet(np.ones(K)) * math.exp(-epsilon / 2)
+    T = z * np.exp(rng.uniform(0, epsilon, (K, K)))
+    lo, hi = z, z * math.exp(epsilon)
+    for i in range(K):  # scale within the column bounds until the row sums to one
+        t = (1 - lo.sum()) / (hi.sum() - lo.sum()) if hi.sum() > lo.sum() else 0
+        T[i] = lo + (hi - lo) * t if not lo.sum() <= 1 <= hi.sum() else np.clip(T[i], lo, hi)
+        for _ in range(200):
+            gap = 1 - T[i].sum()
+            room = (hi - T[i]) if gap > 0 else (T[i] - lo)
+            if abs(gap) < 1e-15 or room.sum() == 0:
+                break
+            T[i] += np.sign(gap) * room * min(1, abs(gap) / room.sum())
+    if np.abs(T.sum(1) - 1).max() > 1e-12:
+        return
+    W = integer_table(T, epsilon)
+    assert certify_table(W, epsilon).holds
+    assert np.abs(W / DENOMINATOR - T).max() < 1e-9
+
+
+def as_ideal(m, kept, other):
+    "Whether every entry is as near as promised to one of its two ideals, given in 60 digits."
+    w = {int(v): mpmath.mpf(int(v)) / DENOMINATOR for v in np.unique(m.weights)}
+    return all(
+        min(abs(p - t) / (1e-12 * t if t > 1e-6 else mpmath.mpf(2) ** -58) for t in (kept, other)) <= 1
+        for p in w.values()
+    )
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(2, 12), st.floats(7, 22))
+@example(2, 11.377398423729575)  # smallest probabilities that are whole numbers of units, rounded down as floats
+@example(2, 11.415306221561341)
+@example(5, 13.096232540315865)
+@example(10, 10.931868532107442)
+def test_tables_are_near_the_formula_and_not_only_near_its_floats(K, epsilon):
+    with mpmath.workdps(60):
+        a = mpmath.exp(-mpmath.mpf(epsilon))
+        assert as_ideal(br.rr(K, epsilon), 1 / (1 + (K - 1) * a), a / (1 + (K - 1) * a))
+
+
+def test_a_matrix_that_is_not_private_is_refused():
+    with pytest.raises(ValueError, match="not 1.0-private"):
+        integer_table(np.array([[0.8, 0.2], [0.2, 0.8]]), 1)
+
+
+def test_too_large_a_domain_is_refused_before_memory_is_taken():
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"1,000,000 labels by 1,000,000 outputs would need about 93,132.3 GiB"):
+        check_size(10**6, 10**6)
+    with pytest.raises(ValueError, match=r"93,132,257,461,547,856.* GiB"):
+        br.rr(10**24, 1.0)
+    with pytest.raises(ValueError, match="entries"):
+        br.rr_with_prior(np.ones(50_000), 0.0)
+    with pytest.raises(ValueError, match="entries"):
+        br.block_rr(br.Partition(range(4_097), ()), 1.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 256 * 2**20, peak
+    m = br.rr_with_prior(np.arange(50_000)[::-1] + 1, 1.0, k=3)  # many labels, few outputs: fits
+    assert set(m.privatize([0, 49_999] * 100)) <= {0, 1, 2}

@@ -969,3 +969,14 @@ def test_at_most_a_million_labels():
     assert len(Domain(2**20)) == 2**20
     with pytest.raises(ValueError, match="at most 1,048,576"):
         Domain(range(2**20 + 1))
+
+
+def test_one_label_is_no_domain():
+    for make in (
+        lambda: br.rr(1, 1),
+        lambda: br.rr(["only"], 1),
+        lambda: br.rr_with_prior([1], 1),
+        lambda: br.rr(0, 1),
+    ):
+        with pytest.raises(ValueError, match="at least 2"):
+            make()

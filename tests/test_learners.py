@@ -12,7 +12,7 @@ from blockrr.study.cli import main
 from blockrr.study.experiment import overview, run_all
 from blockrr.study.figures import plot_learners
 from blockrr.study.frames import learner_table, learners_in, name_learners, read_records
-from blockrr.study.learners import LEARNERS, Learner, Option, Outcome, Pace, Released, fit_together
+from blockrr.study.learners import LEARNERS, Learner, LearnerOption, Outcome, Pace, Released, fit_together
 from blockrr.study.records import load, save
 from blockrr.study.spec import Spec, grid
 
@@ -26,7 +26,7 @@ def fit_majority(workspace, released, shift=0):
 
 @pytest.fixture
 def toy(monkeypatch):
-    shift = Option("an integer", lambda value: isinstance(value, int))
+    shift = LearnerOption("an integer", lambda value: isinstance(value, int))
     monkeypatch.setitem(LEARNERS, "toy", Learner("toy", "Majority", fit_together(fit_majority), {"shift": shift}))
 
 

@@ -3,16 +3,25 @@
 import copy
 import math
 import pickle
+import threading
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from dask.base import tokenize
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import blockrr as br
+from blockrr import certify
 from blockrr.privacy import comparators as C
 from blockrr.privacy.advise import predict
+from blockrr.privacy.integers import DENOMINATOR
 from blockrr.privacy.mechanism import label_columns
-from blockrr.privacy.optimal import place, retention
+from blockrr.privacy.optimal import retention, tradeoff
 from blockrr.privacy.stages import release_in_groups
 from blockrr.privacy.unbiased import optimal_unbiased
 from blockrr.privacy.values import ValueMechanism, clipped, risk
@@ -39,7 +48,7 @@ LABELS = {
 }
 MEANT = {
     "retention": retention,
-    "place": lambda m: place(m, P),
+    "tradeoff": lambda m: tradeoff(m, P),
     "gap": lambda m: br.frontier(P, 9.0).gap(m),
     "predict": lambda m: predict(m, P),
     "label_columns": label_columns,
@@ -69,7 +78,7 @@ def test_labels_are_found_by_their_value(name):
 def test_a_turned_table_predicts_what_it_is():
     "The same table with its columns in another order is the same mechanism."
     assert predict(LABELS["turned"], P) == pytest.approx(predict(LABELS["values"], P), abs=0.02)
-    assert place(LABELS["turned"], P) == place(LABELS["values"], P)
+    assert tradeoff(LABELS["turned"], P) == tradeoff(LABELS["values"], P)
 
 
 def test_delta_is_not_compared_with_a_frontier_of_epsilon():
@@ -203,3 +212,215 @@ def test_counts_of_other_outputs_are_refused():
     ):
         with pytest.raises((TypeError, ValueError), match=f"^counts: needs .*{text}"):
             M3.debias(bad)
+
+
+epsilons = st.one_of(
+    st.just(0.0), st.floats(1e-300, 1e-3), st.floats(1e-9, 50), st.floats(50, 700), st.just(1e6), st.just(math.inf)
+)
+
+
+@st.composite
+def priors(draw, top=40):
+    K = draw(st.integers(2, top))
+    return (
+        np.array(draw(st.lists(st.one_of(st.just(0.0), st.floats(1e-12, 1)), min_size=K, max_size=K)))
+        + np.eye(K)[draw(st.integers(0, K - 1))] * 1e-3
+    )
+
+
+@st.composite
+def mechanisms(draw):
+    prior, epsilon = draw(priors()), draw(epsilons)
+    kind = draw(st.sampled_from(("rr", "rr_with_prior", "block_rr")))
+    if kind == "rr":
+        return br.rr(len(prior), epsilon)
+    if kind == "rr_with_prior":
+        return br.rr_with_prior(prior, epsilon)
+    partition = br.partition_by_weight(prior, draw(st.floats(0.05, 20)))
+    order = sorted(partition.majority, key=lambda i: -prior[i])
+    l = draw(st.integers(0, len(order)))
+    return br.block_rr(br.Partition(partition.majority, partition.minority, order[:l]), epsilon)
+
+
+@st.composite
+def large_mechanisms(draw):
+    K, epsilon, seed = draw(st.integers(41, 1000)), draw(epsilons), draw(st.integers(0, 2**32))
+    prior = np.random.default_rng(seed).dirichlet(np.full(K, draw(st.sampled_from((0.01, 0.3, 10.0)))))
+    kind = draw(st.sampled_from(("rr", "rr_with_prior", "block_rr")))
+    if kind == "rr":
+        return br.rr(K, epsilon)
+    if kind == "rr_with_prior":
+        return br.rr_with_prior(prior, epsilon, k=draw(st.integers(1, K)))
+    partition = br.partition_by_weight(prior, draw(st.floats(0.05, 20)))
+    order = sorted(partition.majority, key=lambda i: -prior[i])
+    return br.block_rr(
+        br.Partition(partition.majority, partition.minority, order[: draw(st.integers(0, len(order)))]), epsilon
+    )
+
+
+def check_promises(m):
+    "Issue by issue: row sums, privacy judged by an independent library, zeros, precision."
+    W = m.weights
+    assert W.dtype == np.int64 and (W >= 0).all() and all(sum(row.tolist()) == DENOMINATOR for row in W)
+    certificate = m.certify()
+    assert certificate.holds and certificate.epsilon <= m.epsilon
+    if math.isfinite(m.epsilon):
+        assert (W > 0).all()
+        pairs = set(zip(W.max(0).tolist(), W.min(0).tolist()))
+        with mpmath.workdps(60):
+            bound = mpmath.exp(mpmath.mpf(m.epsilon)) if m.epsilon < 100 else mpmath.mpf(2) ** 144
+            assert all(high <= low or high <= bound * low for high, low in pairs)
+            worst = max(mpmath.log(mpmath.mpf(high) / low) for high, low in pairs)
+            assert (
+                worst <= certificate.epsilon <= worst * (1 + 4.5e-16)
+            )  # a float up, and one more where its decimal lies below
+    else:
+        assert ((W == 0) == (m.transition == 0)).all()
+    j, high, low = (x.index(v) for x, v in zip((m.outputs, m.labels, m.labels), certificate.worst))
+    assert W[low, j] == 0 or math.isclose(
+        math.log(W[high, j] / W[low, j]), certificate.epsilon, rel_tol=1e-9, abs_tol=3e-16
+    )
+    T, w = m.transition, W / DENOMINATOR
+    big = T > 1e-6
+    assert (np.abs(w - T)[big] <= 1e-12 * T[big]).all()
+    assert (np.abs(w - T)[~big] <= 2.0**-58).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(large_mechanisms())
+def test_large_mechanisms_are_private_in_integers(m):
+    check_promises(m)
+
+
+@settings(max_examples=300, deadline=None)
+@given(mechanisms())
+def test_every_mechanism_is_private_in_integers(m):
+    check_promises(m)
+
+
+@pytest.mark.parametrize("epsilon", [0, 5e-324, 1e-300, 1e-12, 1e-9, 0.1, 1, 20, 43.5, 44.5, 700, math.inf])
+@pytest.mark.parametrize("K", [2, 257, 1000])
+def test_large_domains(K, epsilon):
+    check_promises(br.rr(K, epsilon))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from((2, 10, 300)),
+    st.lists(st.integers(0, 250_000), max_size=6),
+    st.integers(1, 4),
+    st.integers(0, 2**64),
+)
+def test_pieces_and_threads_do_not_change_what_a_seed_gives(K, cuts, threads, seed):
+    m = br.rr(K, 2.0)
+    column = np.arange(250_000) % K
+    whole = m.privatize(column, seed=seed)
+    cuts = [0, *sorted(cuts), len(column)]
+    pieces = list(m.privatize_chunks((column[a:b] for a, b in zip(cuts, cuts[1:])), seed=seed, threads=threads))
+    assert (np.concatenate(pieces) == whole).all() and (m.privatize(column, seed=seed, threads=threads) == whole).all()
+    assert (m.privatize(column[:70_000], seed=seed) == whole[:70_000]).all()
+
+
+@pytest.mark.parametrize("K", [10, 1000])
+def test_memory_does_not_grow_with_the_column(K):
+    m, column = br.rr(K, 1.0), np.zeros(8_000_000, np.uint8 if K <= 256 else np.uint16)
+    for threads in (1, 2):
+        m = pickle.loads(pickle.dumps(m))  # without its look-up table
+        tracemalloc.start()
+        out = m.privatize(column, threads=threads)
+        extra = tracemalloc.get_traced_memory()[1] - out.nbytes
+        tracemalloc.stop()
+        assert out.dtype == column.dtype and extra < 64 * 2**20, extra
+
+
+def test_streaming_is_lazy():
+    seen = []
+
+    def chunks():
+        for i in range(10**9):
+            seen.append(i)
+            yield np.zeros(1000, np.uint8)
+
+    released = br.rr(3, 1.0).privatize_chunks(chunks())
+    assert seen == [] and len(next(released)) == 1000 and seen == [0]
+
+
+def test_two_threads_on_one_mechanism():
+    m, column = br.rr(50, 1.0), np.arange(200_000) % 50
+    want, fresh = m.privatize(column, seed=4), pickle.loads(pickle.dumps(m))
+    start = threading.Barrier(8)
+
+    def work(seed):
+        start.wait()
+        return fresh.privatize(column, seed=seed)
+
+    with ThreadPoolExecutor(8) as pool:
+        outs = list(pool.map(work, [4, None] * 4))
+    assert all((out == want).all() for out in outs[::2])
+    secret = outs[1::2]
+    assert all((a != b).any() for i, a in enumerate(secret) for b in secret[:i])
+
+
+def test_a_pickled_mechanism_repeats_nothing():
+    m, column = br.rr(10, 1.0), np.zeros(500, np.uint8)
+    before = m.privatize(column)
+    again = [pickle.loads(data).privatize(column) for data in [pickle.dumps(m)] * 2]
+    assert (again[0] != again[1]).any() and (again[0] != before).any()
+    assert (
+        len(pickle.dumps(m)) < 10_000
+        and (pickle.loads(pickle.dumps(m)).privatize(column, seed=1) == m.privatize(column, seed=1)).all()
+    )
+
+
+def test_negative_zeros_and_subnormal_numbers():
+    for prior in ([-0.0, 1.0, 2.0], [-0.0, 5e-324, 1.0], [5e-324, 1e-310, 5e-324]):
+        for epsilon in (5e-324, 1e-310, 1.0):
+            for m in (br.rr_with_prior(prior, epsilon), br.block_rr(br.partition_by_weight(prior, 1.0, 1), epsilon)):
+                check_promises(m)
+                assert not np.signbit(m.transition).any()
+    released = br.release([0, 1, 2] * 50, 5e-324, 3, sigma=1.0, l=1, seed=1)
+    assert released.certificate.holds and released.certificate.epsilon <= 5e-324
+
+
+def test_certify_is_exact_for_floats():
+    rng = np.random.default_rng(0)
+    for K in (2, 5, 30):
+        T = rng.dirichlet(np.ones(K), K)
+        c = certify(T)
+        ratios = {
+            (j, a, b): Fraction(T[a, j]) / Fraction(T[b, j]) for j in range(K) for a in range(K) for b in range(K)
+        }
+        worst = max(ratios.values())
+        assert ratios[c.worst] == worst and c.holds and c.claimed == c.epsilon
+        with mpmath.workdps(60):
+            exact = mpmath.log(mpmath.mpf(worst.numerator) / worst.denominator)
+        assert exact <= c.epsilon <= exact * (1 + 4.5e-16)  # as above
+        assert not certify(T, math.nextafter(c.epsilon, 0)).holds and certify(T, c.epsilon).holds
+
+
+def test_certify_catches_broken_tables():
+    for epsilon in (0.5, 1.0, 3.0):
+        m = br.rr(1000, epsilon)
+        assert certify(m).holds and certify(m.weights, epsilon).holds
+        W = m.weights.copy()
+        W[7, 7] += 1000
+        W[7, 8] -= 1000  # a part in 10**15 of a row
+        found = certify(W, epsilon)
+        assert not found.holds and found.worst[0] in (7, 8) and 7 in found.worst[1:]
+        T = m.transition.copy()
+        T[3, 4] = 0
+        T[3] /= T[3].sum()
+        assert certify(T).epsilon == math.inf and certify(T).worst[::2] == (4, 3)
+    assert certify(np.eye(3), math.inf).holds and not certify(np.eye(3), 1e300).holds
+    for bad in ([[0.5, 0.6]], [[math.nan, 1]], [[3, 1], [1, 2]], [[-1, 3], [1, 1]], [1, 2], [], "ab", None, [["a"]]):
+        with pytest.raises((TypeError, ValueError)):
+            certify(bad)
+    for bad in (-1, math.nan, "1"):
+        with pytest.raises((TypeError, ValueError), match="epsilon"):
+            certify(br.rr(2, 1.0), bad)
+
+
+def test_a_large_probability_that_was_rounded_up():
+    m = br.optimal_rr([5] + [1] * 19, 1.6796536949144575e-08, 5.0000000797835505e-08)
+    check_promises(m)
+    assert math.isclose(m.weights[1, 1] / DENOMINATOR, 5.0000000797835505e-08, rel_tol=1e-11)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import blockrr as br
-from blockrr.privacy.optimal import RESTS, best_sigma, place, retention
+from blockrr.privacy.optimal import LEFTOVERS, best_sigma, retention, tradeoff
 from blockrr.privacy.program import solve_program
 
 EPSILONS = (0, 1e-9, 0.1, 0.6, 1, 2, 4, 8, 40, 800, math.inf)
@@ -85,7 +85,7 @@ def test_straight_line_and_best_of_all_k(epsilon):
             assert f.point(tau).accuracy == pytest.approx(scan, abs=1e-13)
         values = [f.point(t).accuracy for t in floors]
         assert np.diff(values, 2) == pytest.approx(0, abs=1e-13)
-        ends = place(br.rr_with_prior(p, epsilon), p), place(br.rr(K, epsilon), p)
+        ends = tradeoff(br.rr_with_prior(p, epsilon), p), tradeoff(br.rr(K, epsilon), p)
         assert values[0] == pytest.approx(ends[0].accuracy, abs=1e-13) and values[-1] == pytest.approx(
             ends[1].accuracy, abs=1e-13
         )
@@ -120,7 +120,7 @@ def test_block_rr_is_on_the_frontier_exactly_where_its_majority_is_best():
             W = f.prior[order[:s]].sum() / (1 + (s - 1) * a)
             for l in {1, (s + 1) // 2, s}:
                 m = br.block_rr(br.Partition(order[:s], order[s:], order[:l]), epsilon)
-                worst = place(m, p).worst
+                worst = tradeoff(m, p).worst
                 assert worst < f.largest_floor
                 assert f.gap(m) == pytest.approx((1 - worst / f.largest_floor) * (f.top - W), abs=1e-13)
                 best = f.top - W < 1e-10
@@ -147,10 +147,10 @@ def test_optimal_rr(epsilon):
     for p in priors(6, 12, 10):
         f = br.frontier(p, epsilon)
         for t in (0, 1e-300, 1e-15, 0.3, 1 - 1e-12, 1):
-            for rest in RESTS:
-                m = br.optimal_rr(p, epsilon, t * f.largest_floor, rest=rest)
+            for rest in LEFTOVERS:
+                m = br.optimal_rr(p, epsilon, t * f.largest_floor, leftover=rest)
                 assert m.certify().holds and abs(m.transition.sum(1) - 1).max() < 1e-13
-                assert place(m, p) == pytest.approx(f.point(t * f.largest_floor), abs=1e-13)
+                assert tradeoff(m, p) == pytest.approx(f.point(t * f.largest_floor), abs=1e-13)
                 assert (retention(m) >= t * f.largest_floor * (1 - 1e-13)).all()
 
 
@@ -236,9 +236,9 @@ def test_both_frontiers_of_the_papers_data(name, epsilon):
     order = np.argsort(-f.prior, kind="stable").tolist()
     for s in range(1, 11):
         for l in range(s + 1):
-            at = place(br.block_rr(br.Partition(order[:s], order[s:], order[:l]), epsilon), f.prior)
+            at = tradeoff(br.block_rr(br.Partition(order[:s], order[s:], order[:l]), epsilon), f.prior)
             assert at.accuracy <= f.accuracy_at(min(at.average, f.largest_floor)) + 1e-12
-    kept = [place(br.rr_with_prior(f.prior, epsilon, k=k), f.prior) for k in range(f.k, 11)]
+    kept = [tradeoff(br.rr_with_prior(f.prior, epsilon, k=k), f.prior) for k in range(f.k, 11)]
     assert all(f.accuracy_at(min(at.average, f.largest_floor)) >= at.accuracy - 1e-12 for at in kept)
     assert f.accuracy_at(min(kept[0].average, f.largest_floor)) == pytest.approx(kept[0].accuracy, abs=1e-12)
 
@@ -302,3 +302,14 @@ def test_a_floor_close_to_rr_keeps_its_small_probabilities(epsilon, below):
                     ideal += (1 - a) * step / k
                 error = abs(mpmath.mpf(int(m.weights[i, j])) / 2**62 - ideal)
                 assert error <= (1e-12 * ideal if ideal > 1e-6 else mpmath.mpf(2) ** -58), (i, j, error)
+
+
+def test_old_names_warn():
+    from blockrr.privacy import optimal
+
+    for old, new in (("place", "tradeoff"), ("Point", "Tradeoff"), ("RESTS", "LEFTOVERS")):
+        with pytest.warns(DeprecationWarning, match=f"use blockrr.privacy.optimal.{new}"):
+            assert getattr(optimal, old) is getattr(optimal, new)
+    with pytest.warns(DeprecationWarning, match="use leftover"):
+        old_name = br.optimal_rr([6, 3, 1], 1.0, 0.3, rest="first")
+    assert (old_name.weights == br.optimal_rr([6, 3, 1], 1.0, 0.3, leftover="first").weights).all()

@@ -366,7 +366,7 @@ def test_bare_machine(tmp_path):
 
 
 def test_old_names_warn():
-    with pytest.warns(DeprecationWarning, match="features.pretrained"):
+    with pytest.warns(DeprecationWarning, match="use blockrr.learning.pretrained.pretrained"):
         assert P.pretrained is pretrained
 
 

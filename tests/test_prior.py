@@ -8,7 +8,7 @@ import pytest
 
 import blockrr as br
 from blockrr.privacy.prior import _clip, _project, n_prior_rows, split
-from blockrr.privacy.sampling import RandomBits, discrete_laplace
+from blockrr.privacy.sampling import RandomBits, draw_discrete_laplace
 
 ONE = np.zeros(200, int)  # 200 equal labels
 
@@ -46,7 +46,7 @@ def test_projection_never_moves_away_from_a_histogram():
 def test_the_default_is_the_papers_rule():
     for seed in range(5):
         bits = RandomBits(seed, "prior", 100, (1.0).hex(), ONE.astype(np.uint8))
-        noisy = [200 * (i == 0) + discrete_laplace(Fraction(2), bits) for i in range(100)]
+        noisy = [200 * (i == 0) + draw_discrete_laplace(Fraction(2), bits) for i in range(100)]
         positive = [max(c, 0) for c in noisy]
         wanted = [c / sum(positive) for c in positive]
         assert (

@@ -134,7 +134,7 @@ def test_draws_at_another_epsilon_are_found():
 
 @pytest.fixture
 def run(tmp_path):
-    "A release by the command that ended well, and was paid for."
+    "A release by the command that ended well, and was debited."
     run = kills.new_run(tmp_path / "run", tmp_path / "ledger.db", "d", np.random.default_rng(0))
     assert kills.finished(kills.in_fork(run)) == 0 and kills.debits(run.ledger, "d") == 1
     for path in run.folder.iterdir():

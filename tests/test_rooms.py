@@ -1,6 +1,7 @@
 """The three packages and their one direction, no circle, no borrowed private name; what importing blockrr loads."""
 
 import ast
+import re
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
@@ -33,6 +34,11 @@ def names_taken(path):
                 yield from ((whole, alias.name) for alias in node.names)
 
 
+def modules_taken(path):
+    "The modules of blockrr that a file imports, also by `from . import paper`."
+    return (set(imports(path)) | {f"{module}.{name}" for module, name in names_taken(path)}) & set(MODULES)
+
+
 MODULES = {f"blockrr.{p.parent.name}.{p.stem}": p for p in PACKAGE.glob("*/*.py") if p.stem != "__init__"}
 
 
@@ -43,11 +49,43 @@ def test_no_private_name_of_another_module(module):
 
 
 def test_no_circle():
-    graph = {module: set(imports(path)) & set(MODULES) for module, path in MODULES.items()}
+    graph = {module: modules_taken(path) for module, path in MODULES.items()}
     try:
         tuple(TopologicalSorter(graph).static_order())
     except CycleError as circle:
         pytest.fail(f"a circle of imports: {' -> '.join(circle.args[1])}")
+
+
+def defined(path):
+    "Public names that a module defines itself."
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (t.id for t in targets if isinstance(t, ast.Name))
+
+
+def test_no_public_name_twice():
+    where = {}
+    for module, path in MODULES.items():
+        for name in {n for n in defined(path) if not n.startswith("_")}:
+            where.setdefault(name, []).append(module)
+    assert not {name: modules for name, modules in where.items() if len(modules) > 1}
+
+
+def notebook_of(path):
+    "The name of the notebook that a module is made from, such as `14_optimal.ipynb`."
+    return re.search(r"File to edit: (?:\S*/)?(\S+\.ipynb)", path.read_text(encoding="utf-8"))[1]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_notebook_imports_what_comes_before_it(module):
+    path = MODULES[module]
+    if not re.match(r"\d\d", notebook_of(path)):
+        pytest.skip("not numbered")
+    room = [MODULES[m] for m in modules_taken(path) if MODULES[m].parent == path.parent]
+    assert not [other.stem for other in room if notebook_of(other) >= notebook_of(path)]
 
 
 @pytest.mark.parametrize("room", ALLOWED)
@@ -56,7 +94,7 @@ def test_direction(room):
         for name in imports(path):
             parts = name.split(".")
             if parts == ["blockrr"]:
-                parts.append("privacy")  # the package itself is the privacy room's names
+                parts.append("privacy")  # the package itself has the privacy package's names
             if parts[0] == "blockrr":
                 assert parts[1] in ALLOWED[room] and (name != "blockrr" or room != "privacy"), (
                     f"{path.name} imports {name}"

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import chi2
 
 import blockrr as br
-from blockrr.privacy.rows import row_blocks
+from blockrr.privacy.rows import named_rows
 
 KEY = br.RowKey(bytes(range(32)))
 PRIOR = [0.5, 0.3, 0.2]
@@ -200,7 +200,7 @@ def test_a_full_disk_leaves_no_key(tmp_path, monkeypatch):
 
 
 def test_names_of_rows_are_hashed_with_the_key():
-    a, b = (row_blocks(["x", "y"], 2, key) for key in (KEY, KEY.derive("z")))
+    a, b = (named_rows(["x", "y"], 2, key) for key in (KEY, KEY.derive("z")))
     assert not (a == b).any() and not (a[:, 1] >> np.uint64(56)).any()
 
 

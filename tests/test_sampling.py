@@ -2,12 +2,17 @@
 
 import copy
 import math
+import os
 import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from scipy import stats
 
+import blockrr as br
 from blockrr.privacy.integers import DENOMINATOR, integer_table
 from blockrr.privacy.lookup import sampler_for
 from blockrr.privacy.sampling import Draw, RandomBits, draw
@@ -82,3 +87,67 @@ def test_what_is_no_column_of_codes(bad):
 def test_threads(bad):
     with pytest.raises((TypeError, ValueError), match="^threads: needs"):
         draw(rr_table(3, 1), [0], RandomBits(0), threads=bad)
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_threads_sharing_bits_never_get_the_same_ones(seed):
+    bits = RandomBits(seed)
+    with ThreadPoolExecutor(8) as pool:
+        words = np.concatenate(list(pool.map(lambda _: bits.words(5_000), range(40))))
+    assert len(np.unique(words)) == len(words)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("block", ["", "sys.modules['cryptography'] = None; "])
+def test_a_fork_repeats_nothing(block):
+    code = (
+        block
+        + """
+import os, numpy as np, blockrr as br
+from blockrr.privacy.sampling import RandomBits
+m, y, bits = br.rr(10, 1.0), np.zeros(500, np.uint8), RandomBits()
+m.privatize(y); bits.words(3); chunks = m.privatize_chunks([y] * 9); next(chunks)
+read, write = os.pipe()
+if (child := os.fork()) == 0:
+    drawn = [m.privatize(y), next(chunks), bits.words(4), m.privatize(y, seed=1)]
+    os.write(write, b"".join(d.tobytes() for d in drawn))
+    os._exit(0)
+os.waitpid(child, 0)
+theirs, ours = os.read(read, 4096), (m.privatize(y), next(chunks), bits.words(4), m.privatize(y, seed=1))
+cut = [0, 500, 1000, 1032, 1532]
+print([theirs[a:b] == o.tobytes() for a, b, o in zip(cut, cut[1:], ours)])
+"""
+    )
+    done = subprocess.run([sys.executable, "-c", "import sys; " + code.strip()], capture_output=True, text=True)
+    assert done.stdout.strip() == "[False, False, False, True]", done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_fork_with_its_parents_number_repeats_nothing(monkeypatch):
+    "In a new namespace of process numbers a child can have the number that its parent has in the old one."
+    bits, number, (read, write) = RandomBits(), os.getpid(), os.pipe()
+    bits.words(1)
+    monkeypatch.setattr(os, "getpid", lambda: number)
+    if (child := os.fork()) == 0:
+        os.write(write, bits.words(4).tobytes())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 99) != bits.words(4).tobytes()
+
+
+def test_without_cryptography_the_system_gives_the_bits():
+    m = br.rr(10, 1.0)
+    code = """import sys; sys.modules["cryptography"] = None
+import numpy as np, blockrr as br
+from blockrr.privacy import sampling
+assert sampling._secure_source() is sampling._from_system
+m, y = br.rr(10, 1.0), np.zeros(300_000, np.uint8)
+a, b = m.privatize(y), m.privatize(y, threads=2)
+print(int((a == b).all()), *np.bincount(a, minlength=10), *m.privatize(y[:20], seed=5))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    same, *rest = map(int, done.stdout.split())
+    expected = 300_000 * m.transition[0]
+    assert not same and (np.abs(rest[:10] - expected) < 6 * np.sqrt(expected)).all()
+    assert rest[10:] == m.privatize(np.zeros(20, np.uint8), seed=5).tolist()

@@ -5,6 +5,7 @@ import math
 import warnings
 from decimal import Decimal
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -14,7 +15,16 @@ from blockrr.privacy import comparators as C
 from blockrr.privacy import stages
 from blockrr.privacy.integers import Certificate
 from blockrr.privacy.ledger import Ledger
-from blockrr.privacy.stages import COMPOSITION, PROMISED, certify_groups, release_in_groups, row_priors, two_stage
+from blockrr.privacy.stages import (
+    COMPOSITION,
+    PROMISED,
+    certify_groups,
+    cluster_priors,
+    prior_by_em,
+    release_in_groups,
+    row_priors,
+    two_stage,
+)
 from blockrr.privacy.unbiased import optimal_unbiased
 
 VALUES, PRIOR = [0, 1, 2, 4, 8], [0.4, 0.3, 0.15, 0.1, 0.05]
@@ -88,7 +98,7 @@ def test_the_statement_gives_the_promise_as_a_condition():
     group, tables = row_priors(np.random.default_rng(0).dirichlet([1, 1, 1], 300), 1.0)
     said = json.loads(release_in_groups(labels, group, tables, 1.0).to_json())["composition"]
     assert said == PROMISED and "on one condition, the caller's promise, which was not checked" in said
-    assert "If they were made from these labels, that has to be paid for separately" in said
+    assert "If they were made from these labels, that has to be counted separately" in said
     assert "chosen without looking" not in said  # a fact that it cannot know
     whole, _ = two_stage(labels, 1.0, 3)
     assert json.loads(whole.to_json())["composition"] == COMPOSITION != PROMISED
@@ -201,7 +211,7 @@ def test_bad_input_is_noticed_before_the_debit_and_the_first_bit(tmp_path, monke
             with pytest.raises((TypeError, ValueError)):  # a BudgetExceeded is neither
                 run(**{**account, **bad})
     assert account["ledger"].account("d").debits == 1
-    with pytest.raises(ValueError, match="ledger: 0.1 was paid for other rows already"):
+    with pytest.raises(ValueError, match="ledger: 0.1 was debited for other rows already"):
         in_groups(paid=0.1, **account)
 
 
@@ -234,3 +244,112 @@ def test_an_end_after_the_debit_leaves_the_debit(run, tmp_path, monkeypatch):
 def test_bad_groups_are_named(bad, said):
     with pytest.raises((TypeError, ValueError), match=said):
         in_groups(**bad)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
+def test_em_against_inversion(epsilon):
+    "Where the unbiased estimate lies inside, it is the maximum, and its delta-method error is EM's."
+    T, p, n = (
+        br.rr(5, epsilon).transition,
+        np.array([0.3, 0.25, 0.2, 0.15, 0.1]),
+        10_000,
+    )
+    fit = prior_by_em(n * p @ T, T)
+    np.testing.assert_allclose(fit.prior, p, atol=1e-5)
+    q = p @ T
+    cov = np.linalg.inv(T.T) @ ((np.diag(q) - np.outer(q, q)) / n) @ np.linalg.inv(T)
+    np.testing.assert_allclose(fit.error, np.sqrt(np.diag(cov)), rtol=1e-3)
+
+
+def test_em_is_a_maximum():
+    rng = np.random.default_rng(1)
+    T = br.rr(4, 0.6).transition
+    for _ in range(20):
+        c = rng.multinomial(500, rng.dirichlet([0.3] * 4) @ T)
+        best = prior_by_em(c, T)
+        for q in [
+            *rng.dirichlet([0.5] * 4, 50),
+            *(best.prior * 0.99 + 0.01 * np.eye(4)),
+        ]:
+            assert c @ np.log(q @ T) <= best.log_likelihood + 1e-6
+
+
+def test_em_error_covers():
+    rng, T, p = (
+        np.random.default_rng(2),
+        br.rr(3, 1.0).transition,
+        np.array([0.5, 0.3, 0.2]),
+    )
+    hits = []
+    for _ in range(500):
+        f = prior_by_em(rng.multinomial(2000, p @ T), T)
+        hits.append(np.abs(f.prior - p) < 1.96 * f.error)
+    # classes of one draw depend on each other: 500 draws, four standard errors
+    assert abs(np.mean(hits) - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 500)
+
+
+def test_em_says_what_it_cannot_know():
+    T = br.rr_with_prior([0.4, 0.3, 0.2, 0.1], 1.0, k=2).transition
+    f = prior_by_em([600, 400], T)
+    assert np.isinf(f.error[2:]).all() and f.prior[2] == pytest.approx(f.prior[3])
+
+
+class Staged:
+    """Three rows: the first by RR, the second by what the first says, the third by a prior from both."""
+
+    def __init__(self, epsilon):
+        self.first = br.rr(3, epsilon)
+        seen = [s for k in (1, 2) for s in product(range(3), repeat=k)]
+        self.tables = {s: self.table(s, epsilon) for s in seen}
+
+    def table(self, seen, epsilon):
+        counts = np.bincount(seen, minlength=3)
+        prior = prior_by_em(counts, self.first.transition).prior + 1e-3
+        return row_priors([prior], epsilon)[1][0]
+
+    def weight(self, labels, outputs):
+        "The probability of all outputs, times 2^186."
+        mechanisms = self.first, self.tables[outputs[:1]], self.tables[outputs[:2]]
+        parts = []
+        for m, y, o in zip(mechanisms, labels, outputs):
+            parts.append(int(m.weights[y, m.outputs.index(o)]) if o in m.outputs else 0)
+        return math.prod(parts)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.0])
+def test_stages_exhaustively(epsilon):
+    "All outputs, all neighbours, exact integers."
+    staged = Staged(epsilon)
+    every = list(product(range(3), repeat=3))
+    P = {y: [staged.weight(y, o) for o in every] for y in every}
+    assert {sum(row) for row in P.values()} == {2**186}
+    for y, z in product(every, repeat=2):
+        if sum(a != b for a, b in zip(y, z)) == 1:
+            for a, b in zip(P[y], P[z]):
+                assert (a == 0) == (b == 0) and (not b or a <= b * math.exp(epsilon) * (1 + 1e-12))
+    assert all(m.certify(epsilon).holds for m in staged.tables.values())
+
+
+@pytest.mark.parametrize("method", ["rr_with_prior", "block_rr"])
+def test_two_stage_uses_every_row_once(method):
+    y = np.repeat(np.arange(4), [400, 300, 200, 100])
+    out, fit = two_stage(y, 1.0, 4, method, seed=0)
+    assert out.certificate.holds and (out.index == np.arange(1000)).all() and (out.group == 0).sum() == 100
+    assert "parallel composition" in json.loads(out.to_json())["composition"]
+    assert fit.prior.sum() == pytest.approx(1)
+    for i in (0, 500, 999):
+        m = out.mechanisms[out.group[i]]
+        assert (out.likelihood[i] == m.transition[:, m.outputs.index(int(out.labels[i]))]).all()
+
+
+def test_cluster_priors_cost_epsilon_once():
+    "Changing one label changes one cluster's histogram; with a seed the others stay as they were."
+    y, c = np.array([0, 1, 2, 0, 1, 2] * 50), np.arange(300) % 5
+    a = cluster_priors(y, c, 5, 3, 1.0, seed=0)
+    other = y.copy()
+    other[7] = 0
+    b = cluster_priors(other, c, 5, 3, 1.0, seed=0)
+    assert (np.delete(a, c[7], 0) == np.delete(b, c[7], 0)).all()
+    group, tables = row_priors(a[c], 1.0)
+    with pytest.raises(ValueError, match="asked for"):
+        release_in_groups(y, group, tables, 0.9)

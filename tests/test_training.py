@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from blockrr.learning import training as T
-from blockrr.learning.augment import draw
+from blockrr.learning.augment import draw_augmentation
 from blockrr.learning.device import Execution
 from blockrr.learning.images import digits, imbalanced
 from blockrr.learning.resnet import reset, resnet18
@@ -98,7 +98,7 @@ class Plain:
     def epoch(self, images, labels, rate):
         n, batch = len(labels), self.recipe.batch
         order = torch.randperm(n, generator=self.chance)
-        draws = draw(n, batch, (8, 8, 1), settings=self.settings, generator=self.chance)
+        draws = draw_augmentation(n, batch, (8, 8, 1), settings=self.settings, generator=self.chance)
         for start in range(0, n, batch):  # the last batch has what is left
             pick = order[start : start + batch]
             loss = self.step.loss(images[pick], labels[pick], draws.batch(start, start + batch))

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from blockrr.learning import training as T
-from blockrr.learning.augment import Draws, augment, draw, mix, mixed_loss
+from blockrr.learning.augment import Draws, augment, draw_augmentation, mix, mixed_loss
 from blockrr.learning.device import Execution, execution, tuned
 from blockrr.learning.images import read_pack
 from blockrr.learning.resnet import flops, resnet18
@@ -100,7 +100,7 @@ class OneBatch:
         self.settings = recipe.augmentation(images)
         generator = torch.Generator().manual_seed(0)
         how = dict(settings=self.settings, generator=generator)
-        self.draws = draw(recipe.batch, recipe.batch, images.shape[1:], **how)
+        self.draws = draw_augmentation(recipe.batch, recipe.batch, images.shape[1:], **how)
         self.labels = torch.randint(10, (recipe.batch,), generator=generator)
 
     def numbers(self, how):

@@ -14,11 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from . import moved_names
 from blockrr.learning.features import (
     Features,
     FeatureSettings,
-    default_settings,
+    default_feature_settings,
     learn_filters,
     pooled,
     power_transform,
@@ -26,6 +25,7 @@ from blockrr.learning.features import (
 from .images import ImageData
 from .probe import Moments, Probe, rescaled_share
 from .store import PathLike, array_digest, cached
+from ..privacy.checks import moved
 
 # %% ../../nbs/learning/09_coordinates.ipynb #1f8a6d65
 def _crops(images, rng) -> np.ndarray:  # float32 [n, H, W, C]
@@ -76,7 +76,7 @@ def within_view_covariance(
     cache: PathLike | bool | None = None,  # folder, see `cache_root`; False computes without storing
 ) -> np.ndarray:  # float32 [d, d], in squared integer steps of the features
     "Estimate the covariance of what differs between two views of an image, per view."
-    s = settings or default_settings(data.train_images.shape[1:])
+    s = settings or default_feature_settings(data.train_images.shape[1:])
     recipe = dict(version=1, data=data.sha256, settings=asdict(s), images=images, seed=seed)
 
     def build():
@@ -249,9 +249,12 @@ def concatenate(
     return _projection(cached("beside", recipe, build, cache=cache))
 
 
-__getattr__ = moved_names(
-    "blockrr.learning.coordinates",
-    {"view_noise": ("coordinates", "within_view_covariance"), "beside": ("coordinates", "concatenate")},
+__getattr__ = moved(
+    __name__,
+    {
+        "view_noise": "blockrr.learning.coordinates:within_view_covariance",
+        "beside": "blockrr.learning.coordinates:concatenate",
+    },
 )
 
 # %% ../../nbs/learning/09_coordinates.ipynb #280f4796

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..privacy.checks import moved
-from ..privacy.frequencies import check_released, check_transition, prior_by_em
+from ..privacy.frequencies import check_probabilities, check_released, prior_by_em
 from ..privacy.mechanism import Mechanism, check_prior, label_columns
 from ..privacy.release import Release
 
@@ -227,10 +227,10 @@ def label_likelihood(
     if transition is None:
         raise TypeError("transition: needs the stated Mechanism or its table")
     if isinstance(transition, Mechanism):
-        T = check_transition(transition.transition)
+        T = check_probabilities(transition.transition)
         y = _output_columns(labels, transition)
     else:
-        T = check_transition(transition)
+        T = check_probabilities(transition)
         y = np.asarray(labels)
     _check_columns(y, labels, T)
     counts = np.bincount(y[y >= 0], minlength=T.shape[1])

@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from . import moved_names
 from blockrr.learning.contrastive import (
     DRAWS_PER_VIEW,
     GPU,
@@ -31,6 +30,7 @@ from .device import memory_advice, precision, processor_name, synchronize, torch
 from .encoder import Encoder, as_stored, brightest, embedder, fit_pca
 from .pretrained import write_features
 from .store import PathLike, array_digest, atomic_write
+from ..privacy.checks import moved
 
 # %% ../../nbs/learning/18_pretrain.ipynb #c57a64c5
 def cosine_schedule(
@@ -410,4 +410,4 @@ def pretrain_and_export(
     return encoder
 
 
-__getattr__ = moved_names("blockrr.learning.pretrain", {"pretrained": ("features", "pretrained")})
+__getattr__ = moved(__name__, {"pretrained": "blockrr.learning.pretrained:pretrained"})

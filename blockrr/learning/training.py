@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from .augment import Augmentation, Draws, augment, draw, mix, mixed_loss, normalise
+from .augment import Augmentation, Draws, augment, draw_augmentation, mix, mixed_loss, normalise
 from .device import Execution, execution, format_bytes, memory_advice, tuned
-from .resnet import predict, reset, resnet18, training_bytes
+from .resnet import predict_classes, reset, resnet18, training_bytes
 
 # %% ../../nbs/learning/15_training.ipynb #63948006
 def _check_field(recipe, name, kind, bounds):
@@ -134,7 +134,7 @@ def _three_steps(step, images):
     "Forward and backward, without consequences for the weights."
     n = step.batch
     chance = torch.Generator(images.device).manual_seed(0)
-    draws = draw(n, n, images.shape[1:], settings=step.settings, generator=chance)
+    draws = draw_augmentation(n, n, images.shape[1:], settings=step.settings, generator=chance)
     labels = torch.zeros(n, dtype=torch.long, device=images.device)
     for _ in range(3):  # a CUDA graph is recorded in the second call
         step(images, labels, draws).backward()
@@ -317,7 +317,7 @@ class Trainer(_Loaded):
         n = len(rows)
         batch = self.recipe.batch
         total = torch.zeros((), device=self.images.device)
-        draws = draw(n, batch, self.images.shape[1:], settings=self.settings, generator=chance)
+        draws = draw_augmentation(n, batch, self.images.shape[1:], settings=self.settings, generator=chance)
         for start in range(0, n, batch):
             pick = order[start : start + batch]
             of_batch = draws.batch(start, start + batch)
@@ -337,7 +337,7 @@ def _test_classes(trainer) -> torch.Tensor:  # uint8 [m]
         return trainer.step.logits(normalise(part, trainer.settings, trainer.step.constants))
 
     trainer.model.eval()
-    classes, trainer.eval_batch = predict(forward, trainer.test_images, trainer.eval_batch)
+    classes, trainer.eval_batch = predict_classes(forward, trainer.test_images, trainer.eval_batch)
     trainer.model.train()
     return classes
 

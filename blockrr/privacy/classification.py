@@ -395,6 +395,3 @@ def _block_table(partition: Partition, p: BlockProbabilities) -> np.ndarray:
         near = [column[o] for o in partition.near(y)]
         T[y, [j for j in near if not in_1[j]]] = p.above_2
     return T
-
-# %% ../../nbs/privacy/10_classification.ipynb #2d1d6dc1
-_respond = response_table  # until the modules above use the public name

@@ -13,7 +13,7 @@ import numpy as np
 from .checks import as_numbers, in_label_order
 
 # %% auto #0
-__all__ = ['PriorFit', 'check_transition', 'check_released', 'prior_by_em']
+__all__ = ['PriorFit', 'check_probabilities', 'check_released', 'prior_by_em']
 
 # %% ../../nbs/privacy/21_frequencies.ipynb #868c865c
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class PriorFit:
     log_likelihood: float  # of the counts, without the constant
 
 
-def check_transition(
+def check_probabilities(
     transition: Any,  # float [K, n_outputs], a row for each of at least 2 labels
 ) -> np.ndarray:  # float64; ValueError otherwise
     "Refuse a table whose rows are no probabilities."
@@ -46,7 +46,7 @@ def check_released(
     transition: Any,  # float [K, n_outputs]; a DataFrame names its outputs
 ) -> tuple[np.ndarray, np.ndarray]:  # float64 counts and transition; TypeError or ValueError otherwise
     "Refuse counts of outputs that this table does not release."
-    T = check_transition(transition)
+    T = check_probabilities(transition)
     c = as_numbers(in_label_order(counts, getattr(transition, "columns", None), "counts"), "counts")
     if c.shape != T.shape[1:] or not np.isfinite(c).all() or (c < 0).any():
         raise ValueError(f"counts: needs {T.shape[1]} numbers >= 0, one for each output, got shape {c.shape}")

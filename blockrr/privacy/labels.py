@@ -366,10 +366,4 @@ def prior_domain(
         raise type(e)(str(e).replace("domain:", "labels:")) from None
 
 # %% ../../nbs/privacy/03_labels.ipynb #585023d1
-__getattr__ = moved(
-    __name__,
-    {
-        "floats_like": "blockrr.privacy.containers:floats_like",
-        "_column": "blockrr.privacy.columns:column_array",
-    },
-)
+__getattr__ = moved(__name__, {"floats_like": "blockrr.privacy.containers:floats_like"})

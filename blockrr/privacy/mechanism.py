@@ -133,17 +133,6 @@ class _TableRandomizer(_Table):
         note = f", {dropped} of them never released" if dropped else ""
         return f"Mechanism({self.name}, epsilon={self.epsilon:g}, {len(self.labels)} labels{note})"
 
-    # until the modules above use the public names
-    _encode = encode
-    _domain = property(lambda self: self.domain)
-    _columns = property(lambda self: self.columns)
-
-    def _sampler(self):
-        return self.sampler()
-
-    def _release(self, codes, bits, threads=1):
-        return self.drawer(bits)(codes, threads)
-
 # %% ../../nbs/privacy/08_mechanism.ipynb #56046a74
 class Mechanism(_TableRandomizer):
     """A randomizer of labels given by its transition matrix.

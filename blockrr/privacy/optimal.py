@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,10 +25,10 @@ from .labels import DomainLike, prior_domain
 from .mechanism import Mechanism, label_columns
 
 # %% auto #0
-__all__ = ['PALETTE', 'RESTS', 'Point', 'retention', 'place', 'Frontier', 'frontier', 'best_sigma', 'optimal_rr']
+__all__ = ['PALETTE', 'LEFTOVERS', 'Tradeoff', 'retention', 'tradeoff', 'Frontier', 'frontier', 'best_sigma', 'optimal_rr']
 
 # %% ../../nbs/privacy/14_optimal.ipynb #e66da4c6
-class Point(NamedTuple):
+class Tradeoff(NamedTuple):
     "What a mechanism keeps of the labels, each a probability."
 
     accuracy: float  # that the label of a random row is released unchanged
@@ -47,13 +48,13 @@ def retention(
     return own
 
 
-def place(
+def tradeoff(
     mechanism: Mechanism,  # any finite mechanism
     prior: Any,  # n_labels weights >= 0
-) -> Point:
+) -> Tradeoff:
     "Return a mechanism's accuracy, worst and average retention under a prior."
     own = retention(mechanism)
-    return Point(float(check_prior(prior, mechanism.labels) @ own), float(own.min()), float(own.mean()))
+    return Tradeoff(float(check_prior(prior, mechanism.labels) @ own), float(own.min()), float(own.mean()))
 
 # %% ../../nbs/privacy/14_optimal.ipynb #21d45623
 @dataclass(frozen=True, eq=False)
@@ -92,11 +93,11 @@ class Frontier:
     def point(
         self,
         floor: float,  # a probability, 0 to `largest_floor`
-    ) -> Point:  # its `.worst` is the floor unless all labels are on the upper level
+    ) -> Tradeoff:  # its `.worst` is the floor unless all labels are on the upper level
         "Return the best accuracy with this floor, and what goes with it."
         share, n = _share(self, floor), len(self.prior)
         upper, lower = self.levels(floor)
-        return Point(
+        return Tradeoff(
             accuracy=(1 - share) * self.top + share * self.largest_floor,
             worst=lower if self.k < n else upper,
             average=(self.k * upper + (n - self.k) * lower) / n,
@@ -107,7 +108,7 @@ class Frontier:
         mechanism: Mechanism,  # of epsilon alone, and of no larger one
     ) -> float:  # >= 0; 0: the mechanism lies on the frontier
         "Return how much accuracy a mechanism gives away at its own floor."
-        at = place(mechanism, self.prior)
+        at = tradeoff(mechanism, self.prior)
         if mechanism.delta:
             raise ValueError(f"mechanism: the frontier is of epsilon alone, got {mechanism!r}")
         if mechanism.epsilon > self.epsilon:
@@ -226,7 +227,7 @@ def _turns_right(x, y, a: int, b: int, c: int) -> bool:
 
 # %% ../../nbs/privacy/14_optimal.ipynb #339580ba
 class _Points(NamedTuple):
-    "Several of `Point`, as arrays."
+    "Several of `Tradeoff`, as arrays."
 
     accuracy: np.ndarray
     worst: np.ndarray
@@ -338,11 +339,17 @@ def best_sigma(
     return math.inf if cut >= p[0] else 1 / math.log(p[0] / cut)
 
 # %% ../../nbs/privacy/14_optimal.ipynb #0a76a156
-RESTS = ("kept", "prior", "first", "even")
+LEFTOVERS = ("kept", "prior", "first", "even")
 
 
 def optimal_rr(
-    prior: Any, epsilon: float, floor: float, *, labels: DomainLike | None = None, rest: str = "kept"
+    prior: Any,
+    epsilon: float,
+    floor: float,
+    *,
+    labels: DomainLike | None = None,
+    leftover: str = "kept",
+    rest: str | None = None,
 ) -> Mechanism:
     """Build the most accurate label-DP mechanism that keeps every label with probability at least `floor`.
 
@@ -357,9 +364,11 @@ def optimal_rr(
         `frontier(prior, epsilon).largest_floor` (RR); `release` takes a fraction of the latter.
     labels : int, sequence or None
         The public domain: an integer K or K labels; None: 0 .. n_labels-1.
-    rest : str
+    leftover : str
         Where a minority label's left-over mass goes: "kept", "prior", "first" or "even"; no matter for learning,
         save that "first" is bad.
+    rest : str, optional
+        Deprecated name of `leftover`.
 
     Returns
     -------
@@ -381,8 +390,13 @@ def optimal_rr(
     domain = prior_domain(labels, prior)
     f = frontier(in_label_order(prior, domain, "prior"), epsilon)
     check_prior(f.prior, domain)
-    if not isinstance(rest, str) or rest not in RESTS:
-        raise ValueError(f"rest: needs one of {', '.join(RESTS)}, got {rest!r}")
+    if rest is not None:
+        warnings.warn(
+            "optimal_rr: rest is deprecated and will be removed: use leftover", DeprecationWarning, stacklevel=2
+        )
+        leftover = rest
+    if not isinstance(leftover, str) or leftover not in LEFTOVERS:
+        raise ValueError(f"leftover: needs one of {', '.join(LEFTOVERS)}, got {leftover!r}")
     upper, lower = f.levels(floor)
     if lower == 0 and f.k < len(domain):
         return rr_with_prior(f.prior, epsilon, f.k, domain)
@@ -395,16 +409,19 @@ def optimal_rr(
     own = np.full(n, lower)
     own[kept] = upper
     T = np.tile(a * own, (n, 1))
-    T[others] = _minority_row(f, kept, others, lower, rest)
+    T[others] = _minority_row(f, kept, others, lower, leftover)
     np.fill_diagonal(T, own)
     return Mechanism(T, f.epsilon, domain, name="OptimalRR")
 
 
-def _minority_row(f: Frontier, kept: np.ndarray, others: np.ndarray, lower: float, rest: str) -> np.ndarray:
+def _minority_row(f: Frontier, kept: np.ndarray, others: np.ndarray, lower: float, leftover: str) -> np.ndarray:
     "Return where a minority label goes, float [n_labels]; its own entry is set by the caller."
-    a, step, p = math.exp(-f.epsilon), _step(f, lower), f.prior
-    row, k, n, upper = np.zeros(len(p)), len(kept), len(others), lower + step
-    if rest == "even":  # one level for all other labels, within what each column allows
+    a, p = math.exp(-f.epsilon), f.prior
+    k, n = len(kept), len(others)
+    step = _step(f, lower)
+    upper = lower + step
+    row = np.zeros(len(p))
+    if leftover == "even":  # one level for all other labels, within what each column allows
         to_others = min((1 - lower) / (k + n - 1), lower)
         to_kept = (1 - lower - (n - 1) * to_others) / k
         if to_kept < a * upper:
@@ -415,8 +432,14 @@ def _minority_row(f: Frontier, kept: np.ndarray, others: np.ndarray, lower: floa
         return row
     shares = {"kept": np.full(k, 1 / k), "prior": p[kept] / p[kept].sum(), "first": np.arange(k) == 0}
     row[others] = a * lower
-    row[kept] = a * upper + (1 - a) * step * shares[rest]
+    row[kept] = a * upper + (1 - a) * step * shares[leftover]
     return row
 
 # %% ../../nbs/privacy/14_optimal.ipynb #eb377c8d
-__getattr__ = moved(__name__, {"solve_program": "blockrr.privacy.program:solve_program"})
+_OLD_NAMES = {
+    "solve_program": "blockrr.privacy.program:solve_program",
+    "place": "blockrr.privacy.optimal:tradeoff",
+    "Point": "blockrr.privacy.optimal:Tradeoff",
+    "RESTS": "blockrr.privacy.optimal:LEFTOVERS",
+}
+__getattr__ = moved(__name__, _OLD_NAMES)

@@ -15,7 +15,7 @@ from .caution import rows_needed, warn_of_few_rows
 from .checks import check_epsilon, check_real
 from .integers import exact_epsilon
 from .labels import Domain, DomainLike
-from .sampling import RandomBits, Seed, discrete_laplace
+from .sampling import RandomBits, Seed, draw_discrete_laplace
 
 # %% auto #0
 __all__ = ['n_prior_rows', 'split', 'estimate_prior']
@@ -140,5 +140,5 @@ def estimate_prior(
         counts = [0] * len(domain)
     elif not math.isinf(epsilon):
         scale = 2 / Fraction(exact_epsilon(epsilon))
-        counts = [c + discrete_laplace(scale, bits) for c in counts]
+        counts = [c + draw_discrete_laplace(scale, bits) for c in counts]
     return np.array([float(share) for share in _RULES[rule](counts, len(codes))])

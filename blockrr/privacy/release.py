@@ -24,7 +24,7 @@ from .labels import Domain, DomainLike
 from .ledger import Ledger, prepare_charge, says_what_is_spent
 from .mechanism import Mechanism
 from .methods import Method, method_named
-from .optimal import place, retention
+from .optimal import retention, tradeoff
 from .prior import estimate_prior, n_prior_rows, split
 from .released_file import save_release
 from .sampling import RandomBits, Seed, seed_sequence
@@ -203,7 +203,7 @@ def change_probability(
     prior: np.ndarray | None,  # released or public; None: every label alike
 ) -> float:
     "Return the probability that a released label is not the true one."
-    return 1 - (retention(mechanism).mean() if prior is None else place(mechanism, prior).accuracy)
+    return 1 - (retention(mechanism).mean() if prior is None else tradeoff(mechanism, prior).accuracy)
 
 
 def _warn_of(mechanism, prior, n_rows):

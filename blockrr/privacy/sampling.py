@@ -22,7 +22,7 @@ from .integers import DENOMINATOR
 from .lookup import Sampler, sampler_for
 
 # %% auto #0
-__all__ = ['Seed', 'RandomBits', 'seed_sequence', 'Draw', 'draw', 'discrete_laplace']
+__all__ = ['Seed', 'RandomBits', 'seed_sequence', 'Draw', 'draw', 'draw_discrete_laplace']
 
 # %% ../../nbs/privacy/06_sampling.ipynb #611f0089
 Seed = int | Sequence[int] | np.random.SeedSequence | None  # None: secure randomness
@@ -292,7 +292,7 @@ def _bernoulli_exp(x: Fraction, bits: RandomBits) -> bool:
     return k % 2 == 1
 
 
-def discrete_laplace(
+def draw_discrete_laplace(
     scale: Fraction,  # t > 0, a rational number
     bits: RandomBits,  # where the randomness comes from
 ) -> int:  # z with probability proportional to e**(-|z| / t), exactly
@@ -313,13 +313,5 @@ def discrete_laplace(
 _INTEGERS = "MAX_ENTRIES MAX_OUTPUTS exact_epsilon check_size integer_table Certificate certify_table certify_matrix"
 _OLD_NAMES = {name: f"blockrr.privacy.integers:{name}" for name in _INTEGERS.split()}
 _OLD_NAMES["check_epsilon"] = "blockrr.privacy.checks:check_epsilon"
-
-# taken by other modules; they go when these use the public names
-_OLD_NAMES["_caps"] = "blockrr.privacy.integers:largest_beside"
-_OLD_NAMES["_exp_bound"] = "blockrr.privacy.integers:exp_bound"
-_OLD_NAMES["_log_ratio"] = "blockrr.privacy.integers:log_ratio"
-_OLD_NAMES["_check_threads"] = "blockrr.privacy.checks:check_threads"
-_OLD_NAMES["_sampler"] = "blockrr.privacy.lookup:sampler_for"
-_OLD_NAMES["_Draw"] = "blockrr.privacy.sampling:Draw"
-
+_OLD_NAMES["discrete_laplace"] = "blockrr.privacy.sampling:draw_discrete_laplace"
 __getattr__ = moved(__name__, _OLD_NAMES)

@@ -47,8 +47,8 @@ PROMISED = (
     "Every label is used once, in its own release; the labels of different rows are disjoint data, so epsilon is "
     "the largest over rows, not a sum (parallel composition). This holds on one condition, the caller's promise, "
     "which was not checked: the groups, their mechanisms and the priors behind them come from public facts or from "
-    "releases of other rows, whose cost is epsilon_prior. If they were made from these labels, that has to be paid "
-    "for separately."
+    "releases of other rows, whose cost is epsilon_prior. If they were made from these labels, that has to be "
+    "counted separately."
 )
 __getattr__ = moved(__name__, {"GroupedRelease": "blockrr.privacy.release:Release"})
 
@@ -198,7 +198,7 @@ def release_in_groups(
         )
     if ledger is not None and spent:
         raise ValueError(
-            f"ledger: {spent:g} was paid for other rows already; debit epsilon once with Ledger.spend, before that"
+            f"ledger: {spent:g} was debited for other rows already; debit epsilon once with Ledger.spend, before that"
         )
     if seed is not None:
         seed_sequence(seed)

@@ -45,7 +45,7 @@ TWO_PARTS = (
 )
 GIVEN_PRIOR = (
     f"{ONE_USE} The prior was given and is counted as public: if it was made from these labels, that has to be "
-    "paid for separately."
+    "counted separately."
 )
 
 # %% ../../nbs/privacy/19_statement.ipynb #5946eb17

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['EPSILON_ORDER', 'MECHANISM_ORDER', 'priority_order', 'lock_cell', 'SpeedEstimate', 'OutOfTime', 'time_limit',
-           'Outcome', 'run_cells', 'visible_gpus', 'one_gpu', 'show_batch', 'gpu_batch', 'fan_out']
+           'BatchOutcome', 'run_cells', 'visible_gpus', 'one_gpu', 'show_batch', 'gpu_batch', 'fan_out']
 
 # %% ../../nbs/study/10_batch.ipynb #46e6d9e4
 import getpass
@@ -200,7 +200,7 @@ def _report_progress(record: Record, seconds: float, left: float):
 
 # %% ../../nbs/study/10_batch.ipynb #526c8d91
 @dataclass
-class Outcome:
+class BatchOutcome:
     "What a worker did."
 
     done: int = 0  # trainings finished
@@ -209,7 +209,7 @@ class Outcome:
     seconds: list[float] = field(default_factory=list)  # of each training
 
 
-def _run_missing(spec: Spec, folder: Path, deadline: float, *, speed: SpeedEstimate, out: Outcome):
+def _run_missing(spec: Spec, folder: Path, deadline: float, *, speed: SpeedEstimate, out: BatchOutcome):
     "Run one cell, unless it is there, with another worker, or too long for the time left."
     with lock_cell(folder, spec) as mine:
         if not mine or cell_file(folder, spec).exists():
@@ -232,14 +232,14 @@ def run_cells(
     minutes: float = math.inf,  # limit
     *,
     speed: SpeedEstimate | None = None,  # what is known about the speed
-) -> Outcome:  # ValueError or OSError where the folder cannot be used; nothing is lost then
+) -> BatchOutcome:  # ValueError or OSError where the folder cannot be used; nothing is lost then
     "Run what is missing in a folder until it is complete or the time is used."
     if not minutes > 0:
         raise ValueError(f"minutes: needs a number > 0, got {minutes}")
     folder = Path(folder)
     deadline = time.monotonic() + 60 * minutes
     speed = speed or SpeedEstimate()
-    out = Outcome()
+    out = BatchOutcome()
     check_folder(folder)
     try:
         with time_limit(deadline):
@@ -384,7 +384,7 @@ def gpu_batch(
     learner: str = "resnet18",  # of LEARNERS
     options: dict | tuple = (),  # the learner's settings that differ from the paper's
     root: str | Path | None = None,  # of the clone, for the notebook; None: no notebook
-) -> Outcome:  # RuntimeError, ValueError or OSError with what to do; finished records stay
+) -> BatchOutcome:  # RuntimeError, ValueError or OSError with what to do; finished records stay
     "Run the study's missing cells in order of priority until the time is used."
     start = time.monotonic()
     _check_batch(minutes, seeds, learner)

@@ -11,6 +11,7 @@ import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,7 +23,16 @@ from matplotlib.figure import Figure
 from ..learning.store import atomic_write
 from ..privacy.methods import METHODS
 from . import paper
-from .frames import VALUE_OF, Column, beside_paper, one_learner, seeds_text, select, summary
+from blockrr.study.frames import (
+    MECHANISM_TITLES,
+    VALUE_OF,
+    Column,
+    beside_paper,
+    one_learner,
+    seeds_text,
+    select,
+    summary,
+)
 from .statistics import Cell, Interval, contrast, epsilon_text
 
 # %% ../../nbs/study/13_figures.ipynb #dd781f2f
@@ -39,6 +49,17 @@ def _legend_above(ax: Axes, names: Iterable[str]) -> bool:  # False if there is 
         place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 3, "frameon": False}
         ax.legend([handles[label] for label in shown], shown, fontsize=8, **place)
     return bool(shown)
+
+
+def _drawn(frame: pd.DataFrame) -> list[str]:
+    "List the paper's mechanisms, and the others of METHODS that a frame has."
+    there = set(frame.mechanism)
+    return [*paper.MECHANISMS, *(m for m in METHODS if m in there and m not in paper.MECHANISMS)]
+
+
+def _apart(order: Sequence[str]) -> dict[str, float]:  # mechanism -> steps from the middle
+    "Put mechanisms side by side."
+    return {m: i - (len(order) - 1) / 2 for i, m in enumerate(order)}
 
 
 def close_figure(fig: Figure) -> Figure:  # the figure itself
@@ -92,18 +113,26 @@ def _style(mechanism: str, printed: bool) -> dict:
     return style | ({"alpha": 0.55, "mfc": "white"} if printed else {"alpha": 1, "mfc": None})
 
 # %% ../../nbs/study/13_figures.ipynb #82fd76ef
-def _line(ax: Axes, epsilons: pd.Series, y: Sequence[float], bars: np.ndarray, *, mechanism: str, printed: bool):
+class _Who(NamedTuple):
+    "Whose numbers a line shows."
+
+    mechanism: str
+    steps: float  # from the middle of the mechanisms
+    printed: bool
+
+
+def _line(ax: Axes, epsilons: pd.Series, y: Sequence[float], bars: np.ndarray, *, who: _Who):
     "Draw one mechanism over epsilon, a little apart from the others; infinity is not joined to the rest."
-    shift = 0.03 * (list(paper.MECHANISMS).index(mechanism) - 1) + 0.012 * printed
+    shift = 0.03 * who.steps + 0.012 * who.printed
     x = (epsilons.replace(math.inf, _BEYOND) * (1 + shift)).to_numpy()
     y = np.asarray(y, dtype=float)
     bars = np.nan_to_num(np.asarray(bars, dtype=float), posinf=0)
-    style = _style(mechanism, printed)
+    style = _style(who.mechanism, who.printed)
     finite = ~np.isnan(y) & (x < 12)
     infinite = ~np.isnan(y) & (x >= 12)
     if finite.any():
-        name = paper.MECHANISMS[mechanism] + (", paper" if printed else "")
-        ax.errorbar(x[finite], y[finite], bars[..., finite], fmt="o--" if printed else "o-", label=name, **style)
+        name = MECHANISM_TITLES[who.mechanism] + (", paper" if who.printed else "")
+        ax.errorbar(x[finite], y[finite], bars[..., finite], fmt="o--" if who.printed else "o-", label=name, **style)
     if infinite.any():
         ax.errorbar(x[infinite], y[infinite], bars[..., infinite], fmt="o", **style)
 
@@ -134,18 +163,23 @@ def _cells(table: pd.DataFrame, printed: bool) -> dict[str, pd.DataFrame]:
     if printed:
         side["n"] = paper.SEEDS
     groups = side.set_index("epsilon", drop=False).groupby("mechanism")
-    return {m: groups.get_group(m).drop(columns="mechanism") for m in paper.MECHANISMS if m in groups.groups}
+    return {m: groups.get_group(m).drop(columns="mechanism") for m in side.mechanism.unique()}
 
 # %% ../../nbs/study/13_figures.ipynb #fa42f9cc
-def _draw_accuracy(left: Axes, right: Axes, cells: dict[str, pd.DataFrame], printed: bool):
-    "Draw each mechanism, and its difference from RR."
-    for mechanism, rows in cells.items():
-        _line(left, rows.epsilon, rows["mean"], rows["std"], mechanism=mechanism, printed=printed)
+def _draw_accuracy(axes: Sequence[Axes], cells: dict[str, pd.DataFrame], apart: dict[str, float], *, printed: bool):
+    "Draw each mechanism on the left, and its difference from RR on the right."
+    left, right = axes
+    for mechanism, steps in apart.items():
+        if mechanism not in cells:
+            continue
+        rows = cells[mechanism]
+        who = _Who(mechanism, steps, printed)
+        _line(left, rows.epsilon, rows["mean"], rows["std"], who=who)
         if mechanism != "rr":
             numbers = ["mean", "std", "n"]
             rr = cells.get("rr", rows[:0])[numbers].reindex(rows.index).fillna({"n": 0})
             gaps = _minus_rr(rows[numbers], rr)
-            _line(right, rows.epsilon, *gaps, mechanism=mechanism, printed=printed)
+            _line(right, rows.epsilon, *gaps, who=who)
 
 
 def _finish_accuracy(left: Axes, right: Axes, ticks: Sequence[float], quantity: str):
@@ -166,26 +200,32 @@ def plot_accuracy(
     dataset: str,  # such as "cifar10_1"
     kind: str = "overall",  # "overall" or "average"
 ) -> Figure:
-    "Plot accuracy against epsilon for the three mechanisms, and its difference from RR; the paper's dashed."
-    table = beside_paper(frame[frame.dataset == dataset], kind)
+    "Plot accuracy against epsilon for each mechanism, and its difference from RR; the paper's dashed."
+    frame = frame[frame.dataset == dataset]
+    order = _drawn(frame)
+    table = beside_paper(frame, kind, mechanisms=order)
     table = table[table.dataset == dataset]
     fig, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.4), layout="constrained")
     for printed in (False, True):
-        _draw_accuracy(left, right, _cells(table, printed), printed)
+        _draw_accuracy((left, right), _cells(table, printed), _apart(order), printed=printed)
     _finish_accuracy(left, right, sorted(table.epsilon.unique()), _QUANTITY[kind])
     fig.suptitle(f"{paper.DATASET_TITLES.get(dataset, dataset)}, {seeds_text(table[table.n > 0])}", fontsize=10)
     return close_figure(fig)
 
 # %% ../../nbs/study/13_figures.ipynb #b09443e1
-def _draw_classes(ax: Axes, mine: pd.DataFrame, printed: pd.DataFrame, mechanism: str):
+_GROUP = 0.81  # of the distance between classes, for all mechanisms together
+
+
+def _draw_classes(ax: Axes, mine: pd.DataFrame, printed: pd.DataFrame, *, mechanism: str, apart: Mapping[str, float]):
     "Draw one mechanism: a bar for each class, the paper's value as a hollow diamond."
-    name = paper.MECHANISMS[mechanism]
+    name = MECHANISM_TITLES[mechanism]
     colour = COLOURS[mechanism]
-    shift = 0.27 * (list(paper.MECHANISMS).index(mechanism) - 1)
+    step = _GROUP / len(apart)
+    shift = step * apart[mechanism]
     if len(mine):
         spread = mine.std(ddof=0) if len(mine) > 1 else None
         bars = {"yerr": spread, "error_kw": {"lw": 0.8, "ecolor": "#333333"}}
-        ax.bar(np.arange(mine.shape[1]) + shift, mine.mean(), 0.25, color=colour, label=name, **bars)
+        ax.bar(np.arange(mine.shape[1]) + shift, mine.mean(), step * 25 / 27, color=colour, label=name, **bars)
     if len(printed):
         hollow = {"ms": 4.5, "mfc": "white", "mec": colour, "mew": 1.3, "zorder": 4, "clip_on": False}
         ax.plot(printed["class"] + shift, printed["value"], "D", label=f"{name}, paper", **hollow)
@@ -207,19 +247,21 @@ def plot_per_class(
     dataset: str,  # such as "cifar10_1"
     epsilon: float,  # the budget to show
 ) -> Figure:
-    "Plot the accuracy of every class under the three mechanisms at one budget, beside the paper's."
-    rows = select(one_learner(frame[(frame.dataset == dataset) & (frame.epsilon == epsilon)]))
+    "Plot the accuracy of every class under each mechanism at one budget, and the paper's."
+    frame = one_learner(frame[(frame.dataset == dataset) & (frame.epsilon == epsilon)])
+    apart = _apart(_drawn(frame))
+    rows = select(frame, mechanisms=apart)
     theirs = paper.printed("per_class")
     theirs = theirs[(theirs.dataset == dataset) & (theirs.epsilon == epsilon) & ~theirs.misprint]
     fig, ax = plt.subplots(figsize=(9, 4), layout="constrained")
-    for mechanism in paper.MECHANISMS:
+    for mechanism in apart:
         mine = rows[rows.mechanism == mechanism].filter(regex=r"^class_\d+$")
-        _draw_classes(ax, mine, theirs[theirs.mechanism == mechanism], mechanism)
+        _draw_classes(ax, mine, theirs[theirs.mechanism == mechanism], mechanism=mechanism, apart=apart)
     _class_axes(ax, dataset)
     where = f"{paper.DATASET_TITLES.get(dataset, dataset)}, ε = {epsilon_text(epsilon)}"
     seeds = seeds_text(rows.groupby("mechanism").size().to_frame("n"))
     fig.suptitle(f"{where}, {seeds}, error bars: ±1 standard deviation", fontsize=10)
-    _legend_above(ax, paper.MECHANISMS.values())
+    _legend_above(ax, [MECHANISM_TITLES[m] for m in apart])
     return close_figure(fig)
 
 # %% ../../nbs/study/13_figures.ipynb #dfc1a721

@@ -113,11 +113,13 @@ def _main_settings(dataset: str, epsilon: float) -> paper.PrintedSettings:
 def select(
     frame: pd.DataFrame,  # from `read_records`
     part: str = "main",  # "main", "l" or "sigma"
+    *,
+    mechanisms: Iterable[str] = tuple(paper.MECHANISMS),  # those of the main grid
 ) -> pd.DataFrame:  # the rows of that experiment
     "Select the records of the main grid, or of the ablation over `l` or `sigma`."
     if part not in ("main", "l", "sigma"):
         raise ValueError(f'part: needs "main", "l" or "sigma", got {part!r}')
-    known = frame.mechanism.isin(list(paper.MECHANISMS))
+    known = frame.mechanism.isin(list(mechanisms))
     keep = pd.Series(False, index=frame.index)
     for (dataset, epsilon), rows in frame.groupby(["dataset", "epsilon"]):
         sigma, l = _main_settings(dataset, epsilon)
@@ -274,17 +276,19 @@ def beside_paper(
     frame: pd.DataFrame,  # from `read_records`; one learner
     kind: str = "overall",  # "overall" or "average"
     level: float = 0.95,  # coverage of the interval of the difference
+    *,
+    mechanisms: Iterable[str] = tuple(paper.MECHANISMS),  # in this order
 ) -> pd.DataFrame:  # dataset, epsilon, mechanism, n, mean, std, paper_mean, paper_std, difference, low, high
     "Put our means and standard deviations beside the paper's, with Welch intervals of their differences."
     if kind not in VALUE_OF:
         raise ValueError(f'kind: needs "overall" or "average", got {kind!r}')
     place = ["dataset", "epsilon", "mechanism"]
     theirs = _printed_means(kind, frame.dataset.unique())
-    ours = summary(select(one_learner(frame)), place, VALUE_OF[kind])
+    ours = summary(select(one_learner(frame), mechanisms=mechanisms), place, VALUE_OF[kind])
     table = ours.merge(theirs, on=place, how="outer") if len(ours) else theirs.assign(n=0, mean=math.nan, std=math.nan)
     table["n"] = table.n.fillna(0).astype(int)
     table[["difference", "low", "high"]] = _differences(table, level)
-    rank = {m: i for i, m in enumerate(paper.MECHANISMS)}
+    rank = {m: i for i, m in enumerate(mechanisms)}
     table = table.assign(rank=table.mechanism.map(rank)).sort_values(["dataset", "epsilon", "rank"], ignore_index=True)
     table.attrs = {"kind": kind, "learner": ", ".join(frame.learner.unique()), "folder": frame.attrs.get("folder", "")}
     return table[[*place, "n", "mean", "std", "paper_mean", "paper_std", "difference", "low", "high"]]

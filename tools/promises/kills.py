@@ -74,7 +74,7 @@ def killed(pid, after) -> bool:
 
 
 def debits(ledger, name) -> int:
-    "How many releases of a data set were paid for; a fault if the ledger is damaged or its sums are wrong."
+    "How many releases of a data set were debited; a fault if the ledger is damaged or its sums are wrong."
     if not Path(ledger).exists():
         return 0
     try:

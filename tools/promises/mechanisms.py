@@ -271,7 +271,7 @@ def _block_rr(rng, K, epsilon):
 def _optimal_rr(rng, K, epsilon):
     prior, rest = random_prior(rng, K), str(rng.choice(["kept", "prior", "first", "even"]))
     share = rng.choice([0.0, 1.0, rng.random(), 10.0 ** rng.uniform(-12, 0)])
-    return br.optimal_rr(prior, epsilon, share * br.frontier(prior, epsilon).largest_floor, rest=rest), epsilon
+    return br.optimal_rr(prior, epsilon, share * br.frontier(prior, epsilon).largest_floor, leftover=rest), epsilon
 
 
 def _rr_on_bins(rng, K, epsilon):

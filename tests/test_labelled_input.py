@@ -1,6 +1,5 @@
-"""Labelled weights and counts go by their labels or are refused; what numbers must be; columns that come in chunks."""
+"""Labelled weights and counts go by their labels or are refused; what numbers must be."""
 
-import math
 from collections import Counter
 
 import dask.dataframe as dd
@@ -27,10 +26,20 @@ from blockrr.privacy import (
 )
 
 DOMAIN = ["never", "once", "often"]
+
+
 ANSWERS = pd.Series(["often"] * 70 + ["never"] * 25 + ["once"] * 5)
+
+
 SHARES = [0.25, 0.05, 0.7]  # in the domain's order
+
+
 COUNTED = ANSWERS.value_counts(normalize=True)  # in the order of frequency: often, never, once
+
+
 VALUES = [0, 1, 2, 4, 8]
+
+
 WEIGHTS = [0.4, 0.3, 0.15, 0.1, 0.05]
 
 
@@ -62,7 +71,7 @@ TAKERS = {
         np.eye(3)[::-1] * 0.5 + 1 / 6, 3.0, DOMAIN[::-1], outputs=DOMAIN
     ).debias(p),
     "debias, many labels": lambda p: br.RandomizedResponse(DOMAIN, 1.0).debias(p),
-    "place": lambda p: optimal.place(br.rr_with_prior(SHARES, 1.0, k=2, labels=DOMAIN), p),
+    "tradeoff": lambda p: optimal.tradeoff(br.rr_with_prior(SHARES, 1.0, k=2, labels=DOMAIN), p),
     "predict": lambda p: advise.predict(br.rr(DOMAIN, 1.0), p),
     "advise": lambda p: [o.quality for o in br.advise(p, 1.0, labels=DOMAIN).ranking],
     "release": lambda p: br.release(ANSWERS, 1.0, DOMAIN, "rr_with_prior", prior=p, seed=1).prior,
@@ -75,6 +84,8 @@ TAKERS = {
     "guide": with_values(lambda p: [c.loss for c in regression.guide(VALUES, p, 2.0).choices]),
     "optimal_unbiased": with_values(lambda p: unbiased.optimal_unbiased(VALUES, p, 2.0)),
 }
+
+
 WITHOUT_DOMAIN = {
     "check_prior": checks.check_prior,
     "best_k": lambda p: br.best_k(p, 1.0),
@@ -326,53 +337,3 @@ def test_ragged_tables():
         br.Mechanism([[0.6, 0.4], [0.3]], 1.0)
     with pytest.raises(ValueError, match="^table: needs a matrix"):
         br.certify([[0.6, 0.4], [0.3]])
-
-
-def errors_of(mechanism_, chunks):
-    "What came out, and what the error then says."
-    out, it = [], mechanism_.privatize_chunks(iter(chunks))
-    with pytest.raises((TypeError, ValueError)) as refused:
-        for chunk in it:
-            out.append(chunk)
-    assert next(it, "ended") == "ended"
-    return len(out), str(refused.value)
-
-
-def test_a_bad_chunk_says_which_row_and_what_is_out():
-    n, text = errors_of(br.rr(["a", "b", "c"], 1.0), [["a", "b"], ["a", "zz"]])
-    assert (
-        n == 1
-        and "row 3 of the whole column, row 1 of this chunk" in text
-        and "the 2 labels of earlier chunks were released" in text
-    )
-    assert "zz" not in text and "; nothing was released" not in text
-    n, text = errors_of(br.rr(["a", "b", "c"], 1.0), [["a", "zz"]])
-    assert n == 0 and "labels: row 1 (of type str)" in text and "nothing was released" in text
-    n, text = errors_of(br.rr(3, 1.0), [np.zeros(1_500, int), np.array([0]), np.array([0, 1, 3])])
-    assert (
-        n == 2
-        and "row 1503 of the whole column, row 2 of this chunk" in text
-        and "the 1,501 labels of earlier chunks were released" in text
-    )
-    n, text = errors_of(br.RandomizedResponse(3, 1.0), [[2], [3]])
-    assert (
-        n == 1
-        and "row 1 of the whole column, row 0 of this chunk" in text
-        and "the 1 label of earlier chunks was released" in text
-    )
-
-
-@pytest.mark.parametrize(
-    "m", [br.rp_with_prior([0, 1, 2, 3], [1, 2, 1], 1.0), br.rr_on_bins([0, 1, 2], [1, 1, 1], 3.0)]
-)
-@pytest.mark.parametrize("bad", ["x", math.nan, None])
-def test_bad_numbers_in_chunks(m, bad):
-    n, text = errors_of(m, [[1.0, 2.0], [0.0, bad]])
-    assert n == 1 and "the 2 labels of earlier chunks were released" in text and "; nothing was released" not in text
-    assert "row 3 of the whole column, row 1 of this chunk" in text
-
-
-def test_chunks_must_be_columns():
-    for m in (br.rr(2, 1.0), br.rp_with_prior([0, 1, 2], [1, 1], 1.0)):
-        with pytest.raises(TypeError, match="^chunks: needs an iterable"):
-            m.privatize_chunks(7)  # at once, not at the first chunk

@@ -1,0 +1,169 @@
+"""NoiseAwareClassifier around trees, forests, pipelines and models without weights; what it may and may not do."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import make_classification
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import blockrr as br
+from blockrr.learning.any_model import NoiseAwareClassifier, fit_soft, undo_table, weight_name
+
+MECHANISM = br.rr(3, 1.5)
+BOOSTED = HistGradientBoostingClassifier(max_iter=30, early_stopping=False, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def table():
+    X, y = make_classification(3000, 8, n_informative=6, n_classes=3, weights=[0.6, 0.3], class_sep=1.5, random_state=0)
+    return X[:2000], X[2000:], y[:2000], y[2000:], MECHANISM.privatize(y[:2000], seed=1)
+
+
+def loss(p, y):
+    return -np.log(np.maximum(p[np.arange(len(y)), y], 1e-15)).mean()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        BOOSTED,
+        RandomForestClassifier(30, min_samples_leaf=3, random_state=0),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        KNeighborsClassifier(15),
+    ],
+    ids=lambda m: type(m).__name__,
+)
+def test_log_loss_falls_and_accuracy_does_not(table, model):
+    X, X_test, _, y_test, z = table
+    aware = NoiseAwareClassifier(model, random_state=0).fit(X, z, mechanism=MECHANISM)
+    plain = model.fit(X, z)
+    assert loss(aware.predict_proba(X_test), y_test) < 0.85 * loss(plain.predict_proba(X_test), y_test)
+    assert aware.score(X_test, y_test) > plain.score(X_test, y_test) - 0.01
+
+
+class Counting(ClassifierMixin, BaseEstimator):
+    "A logistic regression that counts its fits."
+
+    fits = 0
+
+    def fit(self, X, y, sample_weight=None):
+        type(self).fits += 1
+        self.inner_ = LogisticRegression().fit(X, y, sample_weight)
+        self.classes_ = self.inner_.classes_
+        return self
+
+    def predict_proba(self, X):
+        return self.inner_.predict_proba(X)
+
+
+@pytest.mark.parametrize("rounds, cv", [(0, 3), (2, 3), (3, 2)])
+def test_number_of_fits(table, rounds, cv):
+    X, _, _, _, z = table
+    Counting.fits = 0
+    model = NoiseAwareClassifier(Counting(), rounds, cv, random_state=0).fit(X, z, mechanism=MECHANISM)
+    assert Counting.fits == model.details_["fits"] <= (rounds + 1) * cv + 1
+
+
+def test_same_seed_same_model_and_the_estimator_is_untouched(table):
+    X, X_test, _, _, z = table
+    estimator = LogisticRegression()
+    a, b = (
+        NoiseAwareClassifier(estimator, random_state=3).fit(X, z, mechanism=MECHANISM).predict_proba(X_test)
+        for _ in range(2)
+    )
+    assert (a == b).all() and not hasattr(estimator, "coef_")
+
+
+def test_data_frames_with_words(table):
+    X, X_test, y, y_test, z = table
+    frame, frame_test = (pd.DataFrame(a).assign(site=np.where(a[:, 0] > 0, "north", "south")) for a in (X, X_test))
+    frame.columns = frame_test.columns = [str(c) for c in frame.columns]
+    encode = make_column_transformer((OneHotEncoder(), ["site"]), remainder="passthrough")
+    model = NoiseAwareClassifier(make_pipeline(encode, BOOSTED), random_state=0, rounds=1)
+    model.fit(frame, z, mechanism=MECHANISM)
+    assert model.score(frame_test, y_test) > 0.75
+
+
+def test_sets_and_releases(table):
+    X, X_test, y, y_test, _ = table
+    mechanism = br.subset_response(3, 1.5, size=2)
+    model = NoiseAwareClassifier(LogisticRegression(), random_state=0)
+    model.fit(X, mechanism.privatize(y, seed=1), mechanism=mechanism)
+    assert model.score(X_test, y_test) > 0.6
+    out = br.release(y, 2.0, 3, method="rr", seed=1)
+    assert NoiseAwareClassifier(LogisticRegression(), random_state=0).fit(X, out).score(X_test, y_test) > 0.6
+
+
+def test_nothing_to_learn(table):
+    X, X_test, y, _, _ = table
+    nothing = br.rr(3, 0.01)
+    with pytest.warns(UserWarning, match="say nothing about the features"):
+        model = NoiseAwareClassifier(LogisticRegression(), random_state=0)
+        model.fit(X, nothing.privatize(y, seed=1), mechanism=nothing)
+    np.testing.assert_allclose(model.predict_proba(X_test[:3]), np.tile(model.shares_, (3, 1)))
+
+
+def test_a_class_that_is_hardly_there():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = np.where(np.arange(400) < 2, 2, X[:, 0] > 0).astype(int)
+    model = NoiseAwareClassifier(LogisticRegression(), random_state=0).fit(X, br.rr(3, 4.0).privatize(y, seed=0),
+                                                                           mechanism=br.rr(3, 4.0))  # fmt: skip
+    assert model.predict_proba(X).shape == (400, 3) and np.isfinite(model.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize("start", ["estimator", "linear"])
+def test_pickles(table, start):
+    X, X_test, _, _, z = table
+    model = NoiseAwareClassifier(LogisticRegression(), 0, start=start, random_state=0).fit(X, z, mechanism=MECHANISM)
+    again = pickle.loads(pickle.dumps(model))
+    assert (again.predict_proba(X_test) == model.predict_proba(X_test)).all()
+
+
+def test_weights_reach_the_last_step():
+    assert weight_name(make_pipeline(StandardScaler(), LogisticRegression())) == "logisticregression__sample_weight"
+    assert weight_name(KNeighborsClassifier()) is None
+
+
+@pytest.mark.parametrize("model", [LogisticRegression(C=100), KNeighborsClassifier(200)])
+def test_soft_targets_are_learnt(model):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(3000, 1))
+    q = 1 / (1 + np.exp(-2 * X))
+    fitted = fit_soft(model, X, np.hstack([1 - q, q]), weights=np.ones(3000), rng=np.random.RandomState(0))
+    # labels that are drawn have a standard deviation of .03 among 200 neighbours
+    assert abs(fitted.predict_proba([[0.5]])[0, 1] - 1 / (1 + np.exp(-1))) < 0.1
+
+
+def test_undone_tables_are_most_likely():
+    "Against a search over the simplex, where the released distribution is none that the table can make."
+    T = MECHANISM.transition
+    grid = np.array([(a, b, 100 - a - b) for a in range(101) for b in range(101 - a)]) / 100
+    for P in ([0.9, 0.05, 0.05], [0.1, 0.1, 0.8], [0.4, 0.4, 0.2]):
+        best = grid[(np.log(grid @ T) @ P).argmax()]
+        np.testing.assert_allclose(undo_table(np.array([P]), T, 2000)[0], best, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    "settings, words", [(dict(rounds=-1), "rounds"), (dict(cv=1), "cv"), (dict(start="x"), "start: needs one of")]
+)
+def test_bad_options(table, settings, words):
+    X, _, _, _, z = table
+    with pytest.raises(ValueError, match=words):
+        NoiseAwareClassifier(LogisticRegression(), **settings).fit(X, z, mechanism=MECHANISM)
+
+
+def test_bad_input(table):
+    X, _, _, _, z = table
+    with pytest.raises(ValueError, match="X: needs a row for each of 1999"):
+        NoiseAwareClassifier().fit(X, z[:-1], mechanism=MECHANISM)
+    with pytest.raises(ValueError, match="y: needs released labels"):
+        NoiseAwareClassifier().fit(X)
