@@ -91,6 +91,15 @@ def test_the_registry_entry_has_the_fields_of_the_template():
     assert "NIST SP 800-226" in entry["deployment"]["implementation"]["additional_information"]
 
 
+def test_sets_are_named():
+    out = br.release([f"l{i % 10}" for i in range(300)], 0.6, [f"l{i}" for i in range(10)], "subset")
+    page, entry = out.statement.to_markdown(), out.statement.to_registry()
+    assert "300 of 300 labels were released as sets of labels by SubsetResponse" in page
+    assert "210 sets of the 10 labels can be released." in page and "210 of 10" not in page
+    assert "| Labels in the domain, sets that can be released | 10, 210 |" in page
+    assert entry["deployment"]["basic"]["description"] == "300 labels released as sets of labels by SubsetResponse"
+
+
 def test_no_label_stands_in_any_form():
     secret = br.release(["zqx1", "zqx2"] * 300, 1, ["zqx1", "zqx2"])
     for text in (secret.statement.to_markdown(), secret.statement.to_html(), str(secret.statement.to_registry())):

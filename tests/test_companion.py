@@ -34,6 +34,9 @@ MECHANISMS = [
     br.block_rr(br.partition_by_weight(PRIOR, 0.8, 1), 1.0),
     br.optimal_rr(PRIOR, 1.0, 0.1, labels=[date(2026, 1, i + 1) for i in range(4)]),
     br.Mechanism([[0.7, 0.3], [0.3, 0.7]], 1, [True, False], name="mine"),
+    br.subset_response(list("abcdef"), 0.4),
+    br.subset_response(300, 1.0),
+    br.optimal_subsets(list("abcdef"), 0.5, [1, 2, 3, 4, 5, 6]),
 ]
 
 

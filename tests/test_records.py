@@ -89,7 +89,7 @@ def test_foreign_files_are_named(tmp_path, text, word):
         load(path)
 
 
-@pytest.mark.parametrize("profile", ["laptop", "learners", "optimal", "regression"])
+@pytest.mark.parametrize("profile", ["laptop", "learners", "optimal", "regression", "sets"])
 def test_a_committed_file_is_written_again_byte_by_byte(tmp_path, profile):
     "The format of files on disk: keys, their order, indentation."
     for path in sorted((ROOT / "results" / profile / "records").glob("*.json"))[::7]:

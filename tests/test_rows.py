@@ -44,6 +44,18 @@ def test_order_pieces_and_threads_make_no_difference(m):
     assert pickle.loads(pickle.dumps(m)).privatize(y[:9], key=KEY, rows=rows[:9]).tolist() == whole[:9].tolist()
 
 
+@pytest.mark.parametrize("m", [br.subset_response(10, 0.6), br.subset_response(300, 1.0)], ids=repr)
+def test_sets_are_drawn_by_row(m):
+    y, rows = column(m, 20_000), np.arange(20_000) * 3 + 5
+    whole = m.privatize(y, key=KEY, rows=rows)
+    order = np.random.default_rng(1).permutation(len(y))
+    assert (m.privatize(y[order], key=KEY, rows=rows[order]) == whole[order]).all()
+    assert [m.privatize(y[i : i + 1], key=KEY, rows=rows[i : i + 1])[0] for i in range(20)] == whole[:20].tolist()
+    assert (m.privatize(y, key=KEY.derive("b"), rows=rows) != whole).any()
+    share = m.levels[0] * m.codebook.per_label  # of sets with the true label; five standard errors
+    assert m.contains(whole)[np.arange(len(y)), y].mean() == pytest.approx(share, abs=2.5 / len(y) ** 0.5)
+
+
 def test_a_piece_whose_words_are_refused_goes_on_with_its_own():
     m = br.rr(5000, 42.3)
     assert 0.2 < 1 - m.denominator / 2**62 < 0.8

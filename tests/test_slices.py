@@ -37,6 +37,7 @@ def cells(slice_):
         ("gpu_smoke", 2, 12),
         ("optimal", 16, 1120),
         ("learners", 64, 4570),
+        ("sets", 88, 2400),
     ],
 )
 def test_every_slice_is_a_list_of_cells(name, n_slices, n_runs):
@@ -62,6 +63,21 @@ def test_the_records_on_disk_are_the_cells_of_the_slices(name):
     assert set(files) == set(found)
     for key, records in files.items():
         assert [r["spec"] for r in records] == [spec.to_dict() for spec in cells(found[key])], key
+
+
+def test_the_records_of_sets_are_cells_of_its_slices():
+    "Those of the study of learners are taken over as they are."
+    found = slices(profile("sets"), "x")
+    paths = sorted((ROOT / "results" / "sets" / "records").glob("*.json"))
+    taken = 0
+    for path in paths:
+        content = json.loads(path.read_text())
+        assert [r["spec"] for r in content["records"]] == [s.to_dict() for s in cells(found[path.stem])], path.stem
+        if source := content["provenance"].get("taken_from"):
+            known = json.loads((ROOT / source).read_text())["records"]
+            assert all(record in known for record in content["records"]), path.stem
+            taken += 1
+    assert len(paths) > taken == 16
 
 
 def test_all_profiles_are_known():

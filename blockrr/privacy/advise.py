@@ -19,6 +19,7 @@ from .labels import Domain, DomainLike, prior_domain
 from .mechanism import Mechanism, label_columns
 from .methods import METHODS
 from .optimal import retention
+from .set_offer import SetOffer, offer_sets
 
 # %% auto #0
 __all__ = ['SEPARATION', 'DIMENSION', 'GAIN', 'GOALS', 'predict', 'Option', 'Rule', 'Advice', 'advise']
@@ -186,6 +187,8 @@ def _check_rule(name, settings, i):
     if not isinstance(name, str) or name not in METHODS:
         raise ValueError(f"menu: needs methods among {', '.join(METHODS)}, got {name!r} in entry {i}")
     method = METHODS[name]
+    if method.sets:
+        raise ValueError(f"menu: needs methods that release single labels, got {name} in entry {i}; see `Advice.sets`")
     if set(settings) != set(method.settings):
         needed = " and ".join(method.settings) or "no settings"
         got = ", ".join(map(str, settings)) or "none"
@@ -215,6 +218,8 @@ class Advice:
         Mean quality given away against the best of each redraw; None for a public prior.
     why : str
         Two sentences.
+    sets : SetOffer or None
+        A release of sets of labels, where that says more than any single label; for learners of likelihoods.
     """
 
     goal: str
@@ -223,6 +228,7 @@ class Advice:
     sure: float | None
     loss: float | None
     why: str
+    sets: SetOffer | None = None
 
     @property
     def best(self) -> Option:
@@ -230,10 +236,10 @@ class Advice:
         return self.ranking[0]
 
     def __str__(self) -> str:
-        return self.why
+        return self.why if self.sets is None else f"{self.why} {self.sets}"
 
     def __repr__(self) -> str:
-        return f"Advice({self.best}, goal={self.goal}, epsilon={self.epsilon:g}: {self.why})"
+        return f"Advice({self.best}, goal={self.goal}, epsilon={self.epsilon:g}: {self})"
 
     def plot(
         self,
@@ -310,7 +316,8 @@ def advise(
     Returns
     -------
     Advice
-        Its `best` option's `method` and `settings` are arguments of `release`.
+        Its `best` option's `method` and `settings` are arguments of `release`; so are those of `sets`, a release of
+        sets of labels for learners of likelihoods, where it says more.
 
     Raises
     ------
@@ -344,16 +351,17 @@ def advise(
     options = tuple(
         Option(*rules[i], _upper_level(built[i]), built[i], float(quality[i]), float(spread[i])) for i in order
     )
+    offer = offer_sets(p, epsilon) if menu is None else None
     if n_prior is None:
         sentence = "The prior is taken as exact, so only the model of learning can be wrong."
-        return Advice(goal, epsilon, options, None, None, f"{_why(options, goal)} {sentence}")
+        return Advice(goal, epsilon, options, None, None, f"{_why(options, goal)} {sentence}", offer)
     lost = drawn.max(1) - drawn[:, order[0]]
     sure, loss = float((lost <= 0.001).mean()), float(lost.mean())
     sentence = (
         f"When a prior of {n_prior:,.0f} rows is drawn again it is best or nearly so in {100 * sure:.0f}% of cases, "
         f"and it gives away {100 * loss:.1f} points on average."
     )
-    return Advice(goal, epsilon, options, sure, loss, f"{_why(options, goal)} {sentence}")
+    return Advice(goal, epsilon, options, sure, loss, f"{_why(options, goal)} {sentence}", offer)
 
 # %% ../../nbs/privacy/23_advise.ipynb #b1ebe8f6
 def _redrawn(

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from .checks import check_epsilon, check_integer, check_real, in_label_order
 from .labels import Domain
 from .mechanism import Mechanism
 from .sampling import Seed, seed_sequence
+from .sets import SetMechanism
 
 # %% auto #0
 __all__ = ['epsilon_lower_bound', 'Audit', 'audit', 'samples_needed']
@@ -256,7 +258,11 @@ def audit(
     if event is None or len(domain) > 2:  # the first half chooses
         n = samples // 2 // len(domain)
         seen, used = _outputs(randomise, domain, n, 0), n * len(domain)
-        pair, events = _choice(seen, event, n, alpha, tests, delta)
+        if event is None and isinstance(mechanism, SetMechanism):
+            halves = n, (samples - used) // 2
+            pair, events = _choice_of_sets(seen, mechanism, domain, trials=halves, alpha=alpha, tests=tests)
+        else:
+            pair, events = _choice(seen, event, n, alpha, tests, delta)
     two = Domain(tuple(domain.values[i] for i in pair))
     n = (samples - used) // 2
     first, second = _outputs(randomise, two, n, 1)
@@ -302,6 +308,37 @@ def _check_event(event) -> tuple | None:
     if not event or distinct < len(event):
         raise ValueError("event: needs at least one output, each once")
     return event
+
+# %% ../../nbs/privacy/24_audit.ipynb #37959645
+def _choice_of_sets(
+    seen: list[Counter],
+    mechanism: SetMechanism,
+    domain: Domain,
+    *,
+    trials: tuple[int, int],  # of each label in the first half, and in the test
+    alpha: float,
+    tests: int,
+) -> tuple[tuple[int, int], list[tuple]]:  # (the pair as indices of labels, the events)
+    "Choose two labels, and events of sets with the one and without the other."
+    own, (n, m) = mechanism.encode(domain.values), trials
+    numbers = [np.fromiter(counter.keys(), np.int64, len(counter)) for counter in seen]
+    counts = [np.fromiter(counter.values(), np.int64, len(counter)) for counter in seen]
+    hits = np.empty((len(own), len(own)), np.int64)  # [label that was released, label that its set contains]
+    for j, label in enumerate(own.tolist()):
+        inside = mechanism.sets_with(label)
+        hits[:, j] = [c[inside[k]].sum() for k, c in zip(numbers, counts)]
+    low, high = _log_bounds(hits, n, alpha)
+    gain = np.diag(low)[:, None] - high.T  # of the event "with the first label"
+    np.fill_diagonal(gain, -np.inf)
+    a, b = np.unravel_index(int(gain.argmax()), gain.shape)
+    events = []
+    with_a, with_b = mechanism.sets_with(int(own[a])), mechanism.sets_with(int(own[b]))
+    for inside in (with_a & ~with_b, with_a):
+        x, y = (m / n * counts[i][inside[numbers[i]]].sum() for i in (a, b))  # as expected in the test
+        low_x, high_y = _log_bounds(x, m, alpha)[0], _log_bounds(y, m, alpha)[1]
+        events.append((float(low_x - high_y), tuple(np.flatnonzero(inside).tolist())))
+    chosen = sorted(events, reverse=True, key=itemgetter(0))[:tests]
+    return (int(a), int(b)), [event for _, event in chosen]
 
 # %% ../../nbs/privacy/24_audit.ipynb #e54c802a
 def samples_needed(

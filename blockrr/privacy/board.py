@@ -64,6 +64,13 @@ def _parameters(s: Any) -> list[Hazard]:
     ]
 
 
+def _coverage(s: Any) -> str:
+    if s.sets is not None:
+        return f"{s.n_outputs:,} sets of the {s.n_labels:,} labels can be released."
+    rest = "." if s.n_outputs == s.n_labels else "; NOTHING can be learnt about the others."
+    return f"{s.n_outputs} of {s.n_labels} labels can be released{rest}"
+
+
 def _implementation(s: Any) -> list[Hazard]:
     drawn = "Reproducible from a seed: NOT private against whoever knows or can guess it."
     if not s.reproducible:
@@ -84,8 +91,7 @@ def _implementation(s: Any) -> list[Hazard]:
         Hazard(
             "Bias",
             "Rare labels that vanish in noise",
-            f"{s.n_outputs} of {s.n_labels} labels can be released"
-            + ("." if s.n_outputs == s.n_labels else "; NOTHING can be learnt about the others."),
+            _coverage(s),
         ),
         Hazard("Bias", "Systemic and human bias in the data", f"{NOT_COVERED}: released labels keep it."),
     ]
@@ -122,14 +128,18 @@ class PagePart(NamedTuple):
     content: Any  # a string; for a list its items; for a table its rows, the first of which is its head
 
 
+def _as_sets(s: Any) -> str:
+    return " as sets of labels" if s.sets is not None else ""
+
+
 def _opening(s: Any) -> list[PagePart]:
     guesses = [(f"{p:.0%}", f"{largest_posterior(p, s.epsilon):.1%}") for p in (0.01, 0.1, 0.25, 0.5, 0.9)]
     holds = "certified" if s.holds else "which EXCEEDS what was asked for"
     return [
         PagePart(
             "text",
-            f"{s.rows_released:,} of {s.rows:,} labels were released by {s.mechanism}, with label differential "
-            f"privacy of epsilon {s.epsilon:.6g} ({holds}; {s.epsilon_asked:g} was asked for).",
+            f"{s.rows_released:,} of {s.rows:,} labels were released{_as_sets(s)} by {s.mechanism}, with label "
+            f"differential privacy of epsilon {s.epsilon:.6g} ({holds}; {s.epsilon_asked:g} was asked for).",
         ),
         PagePart("heading", "What epsilon means"),
         PagePart(
@@ -175,7 +185,9 @@ def _making(s: Any) -> list[PagePart]:
     facts = {
         "Mechanism": s.mechanism,
         "Settings": ", ".join(f"{k} = {v}" for k, v in s.settings.items()) or "none",
-        "Labels in the domain, labels that can be released": f"{s.n_labels}, {s.n_outputs}",
+        f"Labels in the domain, {'sets' if s.sets is not None else 'labels'} that can be released": (
+            f"{s.n_labels}, {s.n_outputs}"
+        ),
         "Account in a ledger": account,
         "SHA-256 of the integers that were sampled": " ".join(s.tables_sha256),
         "Sum of each row of them": s.denominator,
@@ -268,7 +280,7 @@ def registry_entry(
         "basic": {
             "name": "",
             "data_curators": [{"data_curator_name": "", "data_curator_type": ""}],
-            "description": f"{s.rows_released:,} labels released by {s.mechanism}",
+            "description": f"{s.rows_released:,} labels released{_as_sets(s)} by {s.mechanism}",
             "intended_use": "",
             "data_product_type": "Dataset",
             "data_product_region": "",

@@ -15,7 +15,7 @@ import numpy as np
 from .checks import check_counts, check_epsilon, check_integer, check_prior
 from .integers import DENOMINATOR, MAX_ENTRIES, Certificate, certify_table, check_size, largest_beside
 from .labels import Domain, DomainLike, prior_domain
-from .lookup import Sampler, words_for
+from .lookup import Sampler, draw_below
 from .mechanism import Mechanism
 from .partition import Partition
 
@@ -105,15 +105,7 @@ class _TwoWeights:
     def fill(self, codes, random, more, index, out):
         u = index[: len(codes)]
         np.right_shift(random, 2, out=u, casting="unsafe")  # uniform below 2**62
-        again = np.flatnonzero(u >= self.below)
-        while again.size:  # as many words as are missing, never more: how a column is cut then makes no difference
-            new = (words_for(more, again) >> np.uint64(2)).astype(np.int64)
-            fits = new < self.below
-            if not hasattr(more, "by_row"):
-                fits.sort()  # the words that do fit go to the first places
-                fits, new = fits[::-1], np.concatenate([new[new < self.below], new[new >= self.below]])
-            u[again[fits]] = new[fits]
-            again = again[~fits]
+        draw_below(u, self.below, more)
         u -= self.gap
         np.floor_divide(u, self.other, out=u)
         np.copyto(u, codes, where=u < 0)

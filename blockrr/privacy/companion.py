@@ -22,6 +22,8 @@ from .classification import RandomizedResponse
 from .integers import DENOMINATOR, certify_table, check_size
 from .labels import Domain
 from .mechanism import Mechanism
+from .sets import SetMechanism
+from .subsets import respond_by_recipe
 
 # %% auto #0
 __all__ = ['MAX_PLAIN', 'FORMS', 'FORMAT', 'label_to_json', 'label_from_json', 'domain_to_json', 'domain_from_json',
@@ -181,8 +183,18 @@ def _read_two_integers(written: Mapping[str, Any]) -> RandomizedResponse:
     return RandomizedResponse(domain_from_json(written["domain"]), float(written["epsilon"]))
 
 
+def _write_sets(mechanism: SetMechanism) -> dict[str, Any]:
+    return {**_head(mechanism), "recipe": mechanism.recipe}
+
+
+def _read_sets(written: Mapping[str, Any]) -> SetMechanism:
+    domain = domain_from_json(written["domain"])
+    return respond_by_recipe(written["recipe"], float(written["epsilon"]), domain, name=str(written["name"]))
+
+
 FORMS: dict[str, Form] = {  # the first that fits is taken
     "randomized response": Form(RandomizedResponse, _head, _read_two_integers),
+    "sets": Form(SetMechanism, _write_sets, _read_sets),
     "table": Form(Mechanism, _write_table, _read_table),
 }
 

@@ -23,7 +23,7 @@ from blockrr.privacy.columns import (
 )
 
 # %% auto #0
-__all__ = ['wider_types', 'writer_for', 'floats_like']
+__all__ = ['wider_types', 'writer_for', 'floats_like', 'write_numbers']
 
 # %% ../../nbs/privacy/02_containers.ipynb #c7a91b36
 _WORD = re.compile(r"(bool|u?int|float)(\d*)")
@@ -356,11 +356,12 @@ def _arrow_backed_writer(domain, dtype, placed):
 def floats_like(
     values: np.ndarray,  # float64 [n]
     like: Any,  # the container whose kind (and name and index) the result takes
+    rows: np.ndarray | None = None,  # int [n], the rows of `like` that the numbers belong to; None: all
 ) -> Any:  # n numbers as float64, so that nothing is rounded a second time
     "Return released numbers in a container like the one that came in."
     series = series_of(like)
     if series is not None:
-        return _floats_like_series(values, series, like)
+        return _floats_like_series(values, series, like, rows)
     if is_tensor(like):
         return sys.modules["torch"].from_numpy(np.array(values)).to(like.device)
     if isinstance(like, np.ndarray):
@@ -368,12 +369,26 @@ def floats_like(
     return tuple(values.tolist()) if isinstance(like, tuple) else values.tolist()
 
 
-def _floats_like_series(values, series, like):
+def _floats_like_series(values, series, like, rows):
     native = series.to_native()
     if series.implementation.is_polars():
         return type(native)(native.name, values)
     if series.implementation.is_pyarrow():
         array = sys.modules["pyarrow"].array(values)
         return array if is_arrow_array(like) else sys.modules["pyarrow"].chunked_array([array])
-    out = type(native)(values, index=native.index, name=native.name)
+    index = native.index if rows is None else native.index[rows]
+    out = type(native)(values, index=index, name=native.name)
     return _bare(out) if is_pandas_array(like) else out
+
+# %% ../../nbs/privacy/02_containers.ipynb #eca5b02e
+def write_numbers(
+    numbers: np.ndarray,  # int [n], from 0 to n_numbers - 1
+    n_numbers: int,  # how many there may be: public
+    like: Any,  # the container whose kind (and name and index) the result takes
+    rows: np.ndarray | None = None,  # int [n], the rows of `like` that the numbers belong to; None: all
+) -> Any:
+    "Return numbers in a container like the one that labels came in, of a type that depends on their bound alone."
+    dtype = np.min_scalar_type(n_numbers - 1)
+    if is_tensor(like) and dtype != np.uint8:
+        dtype = np.dtype(np.int32 if dtype == np.uint16 else np.int64)
+    return floats_like(np.asarray(numbers).astype(dtype, copy=False), like, rows)

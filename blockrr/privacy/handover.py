@@ -15,7 +15,9 @@ from .companion import array_from_json, mechanism_from_dict
 from .integers import Certificate
 from .mechanism import Mechanism
 from .release import Release
-from .released_file import codes_of, read_column, read_facts
+from .released_file import codes_of, read_column, read_facts, set_numbers_of
+from .set_columns import SEPARATOR
+from .sets import SetMechanism
 from .statement import Statement
 
 # %% auto #0
@@ -39,7 +41,8 @@ def load_release(
     Returns
     -------
     Release
-        `labels` as a NumPy array, `index`, `mechanism`, `prior`, `statement` and `likelihood` as they were.
+        `labels` as a NumPy array (of set numbers, where sets were released), `index`, `mechanism`, `prior`, `statement`
+        and `likelihood` as they were.
 
     Raises
     ------
@@ -62,18 +65,22 @@ def load_release(
         companion = facts["companion"]
         file = companion["file"]
         mechanisms = tuple(mechanism_from_dict(written) for written in companion["mechanisms"])
-        domain = _checked(mechanisms, statement, path).domain
+        first = _checked(mechanisms, statement, path)
         prior, index, group = _arrays(companion, statement, len(mechanisms))
         held = read_column(path, file["column"], file.get("delimiter") or ",")
+        separator = file.get("separator", SEPARATOR)
     except (KeyError, TypeError, AttributeError) as e:
         raise ValueError(f"{path}: its companion is damaged ({type(e).__name__} {e})") from None
     if len(held) != len(index):
         raise ValueError(f"{path}: needs {len(index):,} released labels as its companion says, got {len(held):,}")
-    codes = codes_of(held, domain, os.fspath(path))
-    _check_outputs(codes, group, mechanisms, path)
+    if isinstance(first, SetMechanism):
+        labels: Any = set_numbers_of(held, first, os.fspath(path), separator)
+    else:
+        codes = codes_of(held, first.domain, os.fspath(path))
+        _check_outputs(codes, group, mechanisms, path)
+        labels = first.domain.decode(codes)
     worst = max((m.certify() for m in mechanisms), key=_size).worst
     certificate = Certificate(statement.epsilon, statement.epsilon_asked, statement.holds, worst)
-    labels = domain.decode(codes)
     return Release(labels, index, prior, mechanisms, group, certificate, statement.reproducible, statement)
 
 

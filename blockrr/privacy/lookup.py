@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from .integers import DENOMINATOR
 
 # %% auto #0
-__all__ = ['Sampler', 'words_for', 'sampler_for']
+__all__ = ['Sampler', 'words_for', 'draw_below', 'sampler_for']
 
 # %% ../../nbs/privacy/05_lookup.ipynb #a27f856f
 class Sampler(Protocol):
@@ -51,6 +51,21 @@ def _marks(out) -> np.ndarray:
         found.append(at)
         at = data.find(b"\xff", at + 1)
     return np.array(found, np.intp)
+
+# %% ../../nbs/privacy/05_lookup.ipynb #ea1d45d0
+def draw_below(
+    numbers: np.ndarray,  # int [n], uniform below 2**62; those that are too large are replaced
+    below: int,  # the bound, at least 2**61
+    more: Callable[[int], np.ndarray],  # as in `words_for`
+) -> None:
+    "Draw numbers again until all are below a bound: as many words as are missing, so that no cut makes a difference."
+    again = np.flatnonzero(numbers >= below)
+    while again.size:
+        new = (words_for(more, again) >> np.uint64(2)).astype(np.int64)
+        fits = new < below
+        places = again[fits] if hasattr(more, "by_row") else again[: int(fits.sum())]  # else the first places
+        numbers[places] = new[fits]
+        again = again[~fits] if hasattr(more, "by_row") else again[len(places) :]
 
 # %% ../../nbs/privacy/05_lookup.ipynb #b9c220f7
 class _Lookup:

@@ -42,6 +42,7 @@ class _Table(Randomizer):
     "What a mechanism is: a public domain, a transition matrix, and the integers it is sampled from."
 
     denominator: int = DENOMINATOR
+    releases_sets: bool = False  # True: outputs are sets of labels, and numbers of sets are released
 
     def __init__(
         self,
@@ -106,8 +107,8 @@ class _TableRandomizer(_Table):
     def encode(self, labels: Any) -> np.ndarray:
         return self.domain.encode(labels)
 
-    def decode(self, drawn: np.ndarray, like: Any) -> Any:
-        return self.domain.decode(drawn, like=like)
+    def decode(self, drawn: np.ndarray, like: Any, rows: np.ndarray | None = None) -> Any:
+        return self.domain.decode(drawn, like=like, rows=rows)
 
     def drawer(self, bits: RandomBits) -> Callable[..., np.ndarray]:
         return Draw(self.sampler(), bits)
@@ -278,6 +279,11 @@ def label_columns(
     "Return which label each output is."
     if not isinstance(mechanism, Mechanism):
         raise TypeError(f"{name}: needs a Mechanism, got {type(mechanism).__name__}")
+    if mechanism.releases_sets:
+        raise ValueError(
+            f"{name}: needs a mechanism that releases labels of its domain, got {mechanism!r}, whose outputs are sets "
+            "of labels; where one label a row is needed, take randomized response"
+        )
     where = {label: i for i, label in enumerate(mechanism.labels)}
     columns = np.array([where.get(output, -1) for output in mechanism.outputs], np.intp)
     if others := int((columns < 0).sum()):

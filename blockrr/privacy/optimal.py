@@ -260,7 +260,13 @@ def _pairs(n: int, most=1770) -> tuple[np.ndarray, np.ndarray, bool]:  # (s, l),
     return s, l, all_of_them
 
 # %% ../../nbs/privacy/14_optimal.ipynb #035d124b
-PALETTE = {"blue": "#0072B2", "vermilion": "#D55E00", "green": "#009E73"}  # of Okabe and Ito, for all eyes
+PALETTE = {  # of Okabe and Ito, for all eyes
+    "blue": "#0072B2",
+    "vermilion": "#D55E00",
+    "green": "#009E73",
+    "purple": "#CC79A7",
+    "orange": "#E69F00",
+}
 _WORDS = {"worst": "retention of the worst class", "average": "average retention"}
 
 

@@ -28,6 +28,8 @@ from .optimal import retention, tradeoff
 from .prior import estimate_prior, n_prior_rows, split
 from .released_file import save_release
 from .sampling import RandomBits, Seed, seed_sequence
+from .set_columns import SEPARATOR
+from .sets import SetMechanism
 from .statement import GIVEN_PRIOR, ONE_USE, TWO_PARTS, Statement, make_statement
 
 # %% auto #0
@@ -35,6 +37,7 @@ __all__ = ['MAX_LIKELIHOODS', 'Release', 'ReleaseInput', 'check_input', 'warn_of
 
 # %% ../../nbs/privacy/20_release.ipynb #7ebb3164
 MAX_LIKELIHOODS = 2**30  # entries of a table of likelihoods, 8 GiB
+_PIECE = 1 << 15  # rows of it that are made at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +49,8 @@ class Release:
     Attributes
     ----------
     labels : column of n_released labels
-        In the container that came in, for the rows of `index` only.
+        In the container that came in, for the rows of `index` only. Where sets of labels were released, their
+        numbers, which `sets` and `likelihood` explain.
     index : int array [n_released]
         The rows they belong to, increasing; the others went into a prior, or were left out.
     prior : float array [n_labels] or None
@@ -92,25 +96,47 @@ class Release:
                 f"likelihood: needs at most {MAX_LIKELIHOODS:,} entries, got {rows:,} rows x {n_labels:,} labels; "
                 "take the rows in parts, from `mechanisms` and `group`"
             )
-        codes = Domain(self.mechanisms[0].labels).encode(self.labels)
+        codes = self._codes()
         table = np.full((rows, n_labels), 1 / n_labels)
         for k in np.unique(self.group).tolist():
             own = np.flatnonzero(self.group == k)
-            table[self.index[own]] = _likelihood(self.mechanisms[k], codes[own])
+            for start in range(0, len(own), _PIECE):  # a second table of all rows would double the memory
+                piece = own[start : start + _PIECE]
+                table[self.index[piece]] = _likelihood(self.mechanisms[k], codes[piece])
         table.setflags(write=False)
         return table
+
+    def _codes(self) -> np.ndarray:
+        "Return what was released as numbers: indices of labels, or numbers of sets."
+        first = self.mechanisms[0]
+        if isinstance(first, SetMechanism):
+            return first.numbers(self.labels)
+        return Domain(first.labels).encode(self.labels)
+
+    @property
+    def sets(self) -> np.ndarray:
+        """The labels of each released set.
+
+        An array of labels [n_released, w]; where sets have unequal sizes, of n_released tuples. Where single labels
+        were released, sets of one.
+        """
+        first = self.mechanisms[0]
+        if isinstance(first, SetMechanism):
+            return first.sets(self.labels)
+        return np.asarray(first.domain.decode(self._codes()))[:, None]
 
     def to_json(self) -> str:
         "Return the public statement as JSON: no label, no count, no prior."
         return self.statement.to_json()
 
-    def save(self, path: str | os.PathLike, column: str = "label") -> None:
+    def save(self, path: str | os.PathLike, column: str = "label", *, separator: str = SEPARATOR) -> None:
         """Write the labels with everything that `load_release` needs: domain, mechanism, prior, rows and statement.
 
         A new file: `.csv` or `.tsv` (also `.gz`) with a companion `.json` next to it, or `.parquet` or `.arrow`, which
-        hold their companion. Row numbers are written where rows were left out. Nothing is overwritten.
+        hold their companion. Row numbers are written where rows were left out. Nothing is overwritten. Sets of labels
+        are lists there, and in text their labels joined by a separator that no label contains.
         """
-        save_release(self, path, column)
+        save_release(self, path, column, separator=separator)
 
     if not TYPE_CHECKING:
 
@@ -128,14 +154,17 @@ class Release:
         how = "secure randomness"
         if self.reproducible:
             how = "reproducible from its seed, hence NOT private against anyone who knows or can guess it"
+        what = "sets of labels" if self.mechanisms[0].releases_sets else "labels"
         return (
-            f"Release of {n:,} labels by {self.statement.mechanism}: label DP with epsilon {c.epsilon:.6g} certified "
+            f"Release of {n:,} {what} by {self.statement.mechanism}: label DP with epsilon {c.epsilon:.6g} certified "
             f"({within} the {c.claimed:g} asked for){none}; {how}"
         )
 
 
 def _likelihood(mechanism: Mechanism, codes: np.ndarray) -> np.ndarray:  # float [n, n_labels]
     "Return the probability of each released label, given each label that may be the true one."
+    if isinstance(mechanism, SetMechanism):
+        return mechanism.likelihood(codes)
     if not isinstance(mechanism, RandomizedResponse):
         return mechanism.square().T[codes]
     table = np.full((len(codes), len(mechanism.labels)), mechanism.other / mechanism.denominator)
@@ -177,7 +206,7 @@ def check_input(
         seed_sequence(seed)
     settings = method.check(settings)
     codes = domain.encode(labels)
-    prior = prior if method.uses_prior else None
+    prior = prior if method.uses_prior or method.takes_prior else None
     estimate = method.uses_prior and prior is None
     method.check_size(domain, epsilon, prior)  # not only after the debit
     split(min(len(codes), 2) if estimate else 2, prior_fraction, 0)  # its checks only
@@ -208,6 +237,8 @@ def change_probability(
 
 def _warn_of(mechanism, prior, n_rows):
     "Warn of labels that are never released, and where practically no label changes."
+    if mechanism.releases_sets:
+        return
     warn_of_dropped(len(mechanism.outputs), len(mechanism.labels), mechanism.name)
     if len(mechanism.outputs) > 1:
         warn_of_no_change(change_probability(mechanism, prior), n_rows, len(mechanism.labels), mechanism.epsilon)
@@ -240,9 +271,11 @@ def release(
     domain : int or sequence
         The public domain: an integer K or K labels; never inferred from the labels.
     method : str
-        "rr", "rr_with_prior", "block_rr" or "optimal_rr"; see `blockrr.privacy.methods.METHODS`.
+        "rr", "rr_with_prior", "block_rr" or "optimal_rr", which release labels; "subset" or "optimal_subsets", which
+        release sets of labels, as numbers. See `blockrr.privacy.methods.METHODS`.
     prior_fraction : float
-        Share of rows used for the prior and not released; "rr" and a given prior use none.
+        Share of rows used for the prior and not released; "rr", "subset", "optimal_subsets" and a given prior use
+        none.
     prior : n_labels weights >= 0, Series, dict or None
         A public prior. None: it is estimated, by the paper's rule.
     seed : int, list of int, numpy.random.SeedSequence or None
@@ -259,7 +292,8 @@ def release(
     **settings
         The method's own. BlockRR: `sigma` > 0, the majority threshold, and `l` >= 0, the number of dominant outputs,
         both by default from epsilon (`default_settings`). OptimalRR, which needs it: `floor`, the least retention of
-        a class, from 0 (RRWithPrior) to 1 (RR), a fraction of the largest possible.
+        a class, from 0 (RRWithPrior) to 1 (RR), a fraction of the largest possible. Subsets: `size`, how many labels
+        a set has; by default as many as say most (`best_size`).
 
     Returns
     -------
@@ -298,9 +332,9 @@ def release(
     response = mechanism.certify()
     total = max(response.epsilon, paid)
     certificate = Certificate(total, given.epsilon, response.holds and total <= given.epsilon, response.worst)
-    drawn = mechanism.drawer(RandomBits(seed, "responses", mechanism.integers, codes))(codes)
+    drawn = mechanism.drawer(RandomBits(seed, "responses", *mechanism.stream_facts(), codes))(codes)
     return Release(
-        labels=given.domain.decode(drawn, like=labels, rows=rows),
+        labels=mechanism.decode(drawn, labels, rows),
         index=rows,
         prior=prior,
         mechanisms=(mechanism,),

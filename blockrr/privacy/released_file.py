@@ -18,10 +18,12 @@ import numpy as np
 
 from .companion import companion_json, read_companion
 from .labels import Domain
+from .set_columns import SEPARATOR, check_separator, members_of, numbers_of_sets, sets_as_texts
+from .sets import SetMechanism
 
 # %% auto #0
-__all__ = ['METADATA', 'FileKind', 'file_kind', 'companion_path', 'need_arrow', 'label_texts', 'codes_of', 'save_release',
-           'read_facts', 'read_column']
+__all__ = ['METADATA', 'FileKind', 'file_kind', 'companion_path', 'need_arrow', 'label_texts', 'codes_of', 'set_numbers_of',
+           'save_release', 'read_facts', 'read_column']
 
 # %% ../../nbs/privacy/19b_released_file.ipynb #de014788
 METADATA = b"blockrr"  # the key of a companion in the metadata of Parquet and Arrow files
@@ -85,18 +87,41 @@ def label_texts(
     return texts
 
 
+def _places(domain: Domain) -> dict[Any, int]:
+    "Return the index of each label, and of its text."
+    places: dict[Any, int] = {text: i for i, text in enumerate(label_texts(domain))}
+    places.update((value, i) for i, value in enumerate(domain.values))
+    return places
+
+
 def codes_of(
     column: Sequence,  # of a file: texts, or values
     domain: Domain,
     where: str,  # the file, for errors
 ) -> np.ndarray:  # int [n]; ValueError for what is no label
     "Return the indices of released labels that were read from a file."
-    places: dict[Any, int] = {text: i for i, text in enumerate(label_texts(domain))}
-    places.update((value, i) for i, value in enumerate(domain.values))
+    places = _places(domain)
     codes = np.fromiter((places.get(value, -1) for value in column), np.int64, len(column))
     if (codes < 0).any():
         raise ValueError(f"{where}: row {int((codes < 0).argmax())} holds no label of the domain; changed since?")
     return codes
+
+
+def set_numbers_of(
+    column: Sequence,  # of a file: joined texts, or lists of labels
+    mechanism: SetMechanism,
+    where: str,  # the file, for errors
+    separator: str = SEPARATOR,  # of joined texts
+) -> np.ndarray:  # int [n]; ValueError for what is no set of this mechanism
+    "Return the numbers of released sets that were read from a file."
+    check_separator(separator, mechanism.labels if any(isinstance(one, str) for one in column) else [])
+    places = _places(mechanism.domain)
+    parts = [one.split(separator) if isinstance(one, str) else one for one in column]
+    try:
+        members = [[places.get(label, -1) for label in one] for one in parts]
+    except TypeError:
+        raise ValueError(f"{where}: needs sets of labels in its column, got something else; changed since?") from None
+    return numbers_of_sets(mechanism, members, where)
 
 # %% ../../nbs/privacy/19b_released_file.ipynb #11953c47
 def _text_bytes(header: list[str], columns: list, kind: FileKind) -> bytes:
@@ -141,38 +166,59 @@ def _write_new(path: Path, data: bytes) -> None:
     os.chmod(path, 0o666 & ~mask)
 
 
-def _values(domain: Domain, codes: np.ndarray) -> list:
-    "Return labels as Arrow can hold them: as they are where all are of one plain kind, else as text."
+def _plain_values(domain: Domain) -> Sequence:
+    "Return the labels of a domain as Arrow can hold them: as they are where all are of one plain kind, else as text."
     same = len({type(value) for value in domain.values}) == 1 and type(domain.values[0]) in (str, int, bool, float)
-    table = domain.values if same else label_texts(domain)
-    return [table[i] for i in codes.tolist()]
+    return domain.values if same else label_texts(domain)
+
+
+def _values(release: Any) -> list:
+    "Return released labels, or sets of them as lists, as Arrow can hold them."
+    first = release.mechanisms[0]
+    table = _plain_values(first.domain)
+    if isinstance(first, SetMechanism):
+        return [[table[k] for k in one] for one in members_of(first, first.numbers(release.labels))]
+    return [table[i] for i in first.domain.encode(release.labels).tolist()]
+
+
+def _texts(release: Any, separator: str) -> list[str]:
+    "Return released labels, or sets of them joined by a separator, as text."
+    first = release.mechanisms[0]
+    if isinstance(first, SetMechanism):
+        return sets_as_texts(first, release.labels, separator)
+    texts = label_texts(first.domain)
+    return [texts[i] for i in first.domain.encode(release.labels).tolist()]
 
 
 def save_release(
     release: Any,  # a Release
     path: Any,  # the file to write; neither it nor its companion may exist
     column: str = "label",  # the name of the column
+    *,
+    separator: str = SEPARATOR,  # between the labels of a released set, in text
 ) -> None:  # OSError, TypeError or ValueError, and nothing was written
     "Write released labels, and everything that is needed to load them again."
     kind = file_kind(path)
     if not isinstance(column, str) or not column or column == "row":
         raise ValueError("column: needs a name other than 'row' for the released labels")
-    domain = release.mechanisms[0].domain
-    texts = label_texts(domain)
-    codes = domain.encode(release.labels)
+    label_texts(release.mechanisms[0].domain)  # its checks only
     rows = release.index.tolist()
     whole = len(rows) == release.statement.rows
     header = [column] if whole else ["row", column]
-    companion = companion_json(release, column=column, kind=kind.kind, delimiter=kind.delimiter, gz=kind.gz)
+    facts = {"kind": kind.kind, "delimiter": kind.delimiter, "gz": kind.gz}
+    if kind.kind == "text" and isinstance(release.mechanisms[0], SetMechanism):
+        facts["separator"] = separator
+    labels = _texts(release, separator) if kind.kind == "text" else _values(release)
+    columns = [labels] if whole else [rows, labels]
+    companion = companion_json(release, column=column, **facts)
     target, beside = Path(path), companion_path(path)
     for place in (target, *([beside] if kind.kind == "text" else [])):
         if os.path.lexists(place):
             raise FileExistsError(f"path: {place} exists already; one label, one release")
     if kind.kind != "text":
-        _write_new(target, _arrow_bytes(header, [*([] if whole else [rows]), _values(domain, codes)], kind, companion))
+        _write_new(target, _arrow_bytes(header, columns, kind, companion))
         return
-    labels = [texts[i] for i in codes.tolist()]
-    data = _text_bytes(header, [*([] if whole else [rows]), labels], kind)
+    data = _text_bytes(header, columns, kind)
     _write_new(beside, f"{companion}\n".encode())
     try:
         _write_new(target, data)

@@ -16,8 +16,12 @@ from typing import Any
 import numpy as np
 
 from .board import board_html, board_markdown, registry_entry
+from .classification import rr
 from .integers import Certificate
+from .labels import Domain
 from .mechanism import Mechanism
+from .sets import SetMechanism
+from .subsets import respond_by_recipe
 
 # %% auto #0
 __all__ = ['NEIGHBOURING', 'ONE_USE', 'TWO_PARTS', 'GIVEN_PRIOR', 'table_digest', 'Statement', 'make_statement']
@@ -50,7 +54,7 @@ GIVEN_PRIOR = (
 
 # %% ../../nbs/privacy/19_statement.ipynb #5946eb17
 _OWN_FIELDS = ("sigma", "l", "floor")  # settings that have a field of their own in the JSON
-_ADDED = ("floor", "part", "groups", "tables_sha256", "settings")  # which a statement in JSON may lack
+_ADDED = ("floor", "part", "groups", "tables_sha256", "settings", "sets")  # which a statement in JSON may lack
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class Statement:
     rows, rows_prior, rows_released : int
         In the data set, used for a prior and not released, released.
     n_labels, n_outputs : int
-        Size of the public domain, and how many of its labels can be released.
+        Size of the public domain, and how many of its labels, or sets of them, can be released.
     tables_sha256 : tuple of str
         Digests of the integers that were sampled from, each once; see `table_digest`.
     denominator : str
@@ -88,6 +92,9 @@ class Statement:
         Of the method, as the mechanism used them.
     groups : int
         How many groups of rows had a mechanism each.
+    sets : dict or None
+        Where sets of labels were released: the recipe of the public sets, with labels as indices, and its digest
+        `sha256`; see `rebuild`.
     """
 
     mechanism: str
@@ -111,6 +118,7 @@ class Statement:
     settings: dict[str, Any] = field(default_factory=dict, hash=False)
     part: str | None = None
     groups: int = 1
+    sets: dict[str, Any] | None = field(default=None, hash=False)
 
     @property
     def sigma(self) -> float | None:
@@ -187,7 +195,28 @@ class Statement:
         mechanism: Any,  # of any type
     ) -> bool:
         "Say whether a mechanism samples from a table of this statement."
-        return isinstance(mechanism, Mechanism) and table_digest(mechanism.integers) in self.tables_sha256
+        if not isinstance(mechanism, Mechanism) or table_digest(mechanism.integers) not in self.tables_sha256:
+            return False
+        own = mechanism.recipe if isinstance(mechanism, SetMechanism) else {}
+        return own.get("sha256") == (self.sets or {}).get("sha256")
+
+    def rebuild(
+        self,
+        labels: Any = None,  # the public domain, in its order: K or a sequence; None: 0 .. K-1
+    ) -> Mechanism:  # TypeError or ValueError for another domain, or where the statement does not say enough
+        "Make the mechanism of released sets, or of randomized response, again, and check it against the digest."
+        if self.sets is None and self.mechanism != "RR":
+            raise ValueError(f"statement: needs a release of sets, or by RR, to be rebuilt, got {self.mechanism}")
+        domain = Domain(self.n_labels if labels is None else labels)
+        if len(domain) != self.n_labels:
+            raise ValueError(f"labels: needs {self.n_labels} labels, as the statement says, got {len(domain)}")
+        if self.sets is None:
+            made = rr(domain, self.epsilon_asked)
+        else:
+            made = respond_by_recipe(self.sets, self.epsilon_asked, domain, name=self.mechanism)
+        if not self.matches(made):
+            raise ValueError("statement: needs the digest of the mechanism that it describes, got another; damaged?")
+        return made
 
 
 def _written(value: Any) -> Any:
@@ -198,6 +227,14 @@ def _read(value: Any) -> Any:
     return math.inf if value == "inf" else value
 
 # %% ../../nbs/privacy/19_statement.ipynb #7fdf1b36
+def _count_outputs(mechanisms: Sequence[Mechanism]) -> int:
+    "Count the labels, or the sets of labels, that can be released."
+    sets = [mechanism.n_outputs for mechanism in mechanisms if isinstance(mechanism, SetMechanism)]
+    if sets:
+        return sum(sets)
+    return len({int(column) for mechanism in mechanisms for column in mechanism.columns})
+
+
 def make_statement(
     mechanisms: Sequence[Mechanism],  # one for each group
     certificate: Certificate,  # of the whole
@@ -214,7 +251,6 @@ def make_statement(
 ) -> Statement:
     "Put together the public facts of a release."
     first = mechanisms[0]
-    outputs = {int(column) for mechanism in mechanisms for column in mechanism.columns}
     return Statement(
         mechanism=", ".join(dict.fromkeys(mechanism.name for mechanism in mechanisms)),
         epsilon=certificate.epsilon,
@@ -228,7 +264,7 @@ def make_statement(
         rows_prior=rows - rows_released,
         rows_released=rows_released,
         n_labels=len(first.labels),
-        n_outputs=len(outputs),
+        n_outputs=_count_outputs(mechanisms),
         tables_sha256=tuple(sorted({table_digest(mechanism.integers) for mechanism in mechanisms})),
         denominator=str(first.denominator),
         reproducible=reproducible,
@@ -237,4 +273,5 @@ def make_statement(
         settings=dict(settings or {}),
         part=part,
         groups=len(mechanisms),
+        sets=first.recipe if isinstance(first, SetMechanism) else None,
     )

@@ -287,58 +287,76 @@ def _lines(columns: list, delimiter: str) -> memoryview:
     return memoryview(text.buffers()[2])[offsets[0] : offsets[-1]]
 
 
-def _released_batches(table: Spooled, index: np.ndarray, labels: Sequence[np.ndarray], rows: bool) -> Iterator[list]:
+def _as_arrow(fields: Sequence) -> Any:  # an array of strings, or of lists of them
+    pa = need_arrow("output")
+    return pa.array(fields, pa.string() if not fields or isinstance(fields[0], str) else pa.list_(pa.string()))
+
+
+def _rows_at_a_time(known: Sequence) -> int:
+    "Return how many rows' labels Arrow can hold at a time: less than 2 GB."
+    longest = sum(max((len("".join(one).encode()) for one in column.to_pylist()), default=0) for column in known)
+    return max(1, _LONGEST // max(1, longest))
+
+
+def _released_batches(
+    table: Spooled, index: np.ndarray, labels: Sequence[np.ndarray], known: Sequence, rows: bool
+) -> Iterator[list]:
     "Yield the columns of the released rows, batch by batch; with `rows` their numbers come first."
     pa = need_arrow("source")
-    known = [pa.array(list(domain.values), pa.string()) for domain in table.domains]
-    whole, at, done = len(index) == table.rows, 0, 0
+    whole, at, done, step = len(index) == table.rows, 0, 0, _rows_at_a_time(known)
     with pa.OSFile(os.fspath(table.path)) as source, pa.ipc.open_stream(source) as reader:
         for size in table.sizes:
             others = reader.read_next_batch().columns
-            end = np.searchsorted(index, at + size)
+            end = int(np.searchsorted(index, at + size))
             if not whole:
                 kept = pa.array(index[done:end] - at)
                 others = [column.take(kept) for column in others]
-            columns, rest = [], iter(others)
-            for i in range(len(table.header)):
-                k = table.places.index(i) if i in table.places else None
-                columns.append(next(rest) if k is None else known[k].take(pa.array(labels[k][done:end])))
-            yield [pa.array(index[done:end]), *columns] if rows else columns
-            at, done = at + size, int(end)
+            for low in range(done, end, step):
+                high = min(low + step, end)
+                columns, rest = [], (column.slice(low - done, high - low) for column in others)
+                for i in range(len(table.header)):
+                    k = table.places.index(i) if i in table.places else None
+                    columns.append(next(rest) if k is None else known[k].take(pa.array(labels[k][low:high])))
+                yield [pa.array(index[low:high]), *columns] if rows else columns
+            at, done = at + size, end
 
 
 def write_spooled(
     file: Any,  # a binary file, written from its beginning
     table: Spooled,
     index: np.ndarray,  # the released rows, increasing
-    labels: Sequence[np.ndarray],  # their labels, as places in the domain, for each label column
+    labels: Sequence[np.ndarray],  # their labels, as places in the domain or in `fields`, for each label column
     *,
     kind: FileKind,  # of the file
     rows: str | None = None,  # a name for the row's number; None: it is not written
     companion: bytes = b"",  # for the metadata of Parquet and Arrow files
+    fields: Sequence[Sequence] | None = None,  # the different fields of each label column: texts, or lists of them
 ) -> None:
     "Write the released rows of a table."
     pa = need_arrow("output")
     names = [*([rows] if rows else []), *table.header]
-    batches = _released_batches(table, index, labels, rows is not None)
+    known = [_as_arrow(one) for one in fields or [list(domain.values) for domain in table.domains]]
+    batches = _released_batches(table, index, labels, known, rows is not None)
     if kind.kind == "text":
         out = gzip.GzipFile(fileobj=file, mode="wb", compresslevel=4, mtime=0, filename="") if kind.gz else file
-        _write_text(out, table, names, batches, kind.delimiter)
+        marks = set(f'"\r\n{kind.delimiter}')
+        safe = table.plain and not any(marks & set(label) for column in known for label in column.to_pylist())
+        _write_text(out, names, batches, kind.delimiter, safe)
         if kind.gz:
             out.close()
         return
-    others = iter(table.schema)
-    fields = [pa.field(rows, pa.int64())] if rows else []
+    others, own = iter(table.schema), iter([known[table.places.index(i)].type for i in sorted(table.places)])
+    columns = [pa.field(rows, pa.int64())] if rows else []
     for i, name in enumerate(table.header):
-        fields.append(pa.field(name, pa.string()) if i in table.places else next(others).with_name(name))
-    schema = pa.schema(fields, {b"blockrr": companion})
+        columns.append(pa.field(name, next(own)) if i in table.places else next(others).with_name(name))
+    schema = pa.schema(columns, {b"blockrr": companion})
     sink = pa.PythonFile(file, mode="w")
     with pa.parquet.ParquetWriter(sink, schema) if kind.kind == "parquet" else pa.ipc.new_file(sink, schema) as writer:
-        for columns in batches:
-            writer.write_batch(pa.record_batch(columns, schema=schema))
+        for batch in batches:
+            writer.write_batch(pa.record_batch(batch, schema=schema))
 
 
-def _write_text(out: Any, table: Spooled, names: list[str], batches: Iterator[list], delimiter: str) -> None:
+def _write_text(out: Any, names: list[str], batches: Iterator[list], delimiter: str, safe: bool) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -346,7 +364,6 @@ def _write_text(out: Any, table: Spooled, names: list[str], batches: Iterator[li
         text = column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
         return _quoted(pc.fill_null(text, "") if text.null_count else text, delimiter, len(names) == 1, plain)
 
-    safe = not any(set(f'"\r\n{delimiter}') & set(label) for domain in table.domains for label in domain.values)
     out.write(_lines([fields(pa.array([name]), False) for name in names], delimiter))
     for columns in batches:
-        out.write(_lines([fields(column, table.plain and safe) for column in columns], delimiter))
+        out.write(_lines([fields(column, safe) for column in columns], delimiter))

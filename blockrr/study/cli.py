@@ -66,7 +66,7 @@ def _release(
     # the public domain: labels separated by commas, or @FILE with one label a line;
     domain: str,  # with --columns: one for all, or one for each, separated by semicolons
     epsilon: str,  # label-DP parameter, 0 to infinity: a decimal, kept as it is written, a ratio such as 1/3, or inf
-    method: str | None = None,  # rr, rr_with_prior, block_rr, optimal_rr, or another of METHODS; usually block_rr
+    method: str | None = None,  # rr, rr_with_prior, block_rr, optimal_rr; subset, optimal_subsets; usually block_rr
     prior_fraction: float | None = None,  # share of rows that is spent on the prior; usually 0.01
     # reproducible: one seed, one release; whoever knows or can guess it undoes the release, so 128 random bits;
     seed: int | None = None,  # usually none: secure randomness
@@ -80,6 +80,7 @@ def _release(
     row_numbers: bool = False,  # write the number of each row as a first column
     companion: str | None = None,  # with --output -: file for the companion
     again: bool = False,  # remove what a killed run to the same output has left, and release again
+    separator: str | None = None,  # with sets of labels: what stands between the labels of a set; usually |
     **settings: Any,  # the method's own
 ):
     "Release label columns of a file."
@@ -89,7 +90,14 @@ def _release(
     public = _domain(domain) if columns is None or ";" not in domain else [_domain(one) for one in domain.split(";")]
     file = {"delimiter": delimiter, "missing": missing, "row_numbers": row_numbers, "again": again}
     account = {"ledger": ledger, "dataset_id": dataset_id, "budget": budget, "part": part}
-    given = {"method": method, "prior_fraction": prior_fraction, "seed": seed, **account, **settings}
+    given = {
+        "method": method,
+        "prior_fraction": prior_fraction,
+        "seed": seed,
+        "separator": separator,
+        **account,
+        **settings,
+    }
     chosen = {name: value for name, value in given.items() if value is not None}
     with _terminable(), piped(source, output, companion) as (place, target):
         out = release_file(place, target, names, domain=public, epsilon=epsilon, **file, **chosen)

@@ -25,6 +25,7 @@ from ..privacy.methods import METHODS
 from ..privacy.partition import partition_by_weight
 from ..privacy.prior import estimate_prior, split
 from ..privacy.release import release
+from ..privacy.sets import SetMechanism
 from .learners import LEARNERS, Outcome, Released
 from .spec import Spec, block_settings, grid
 from .staged import STAGED, StagedTask
@@ -50,7 +51,10 @@ def _block_details(spec: Spec, prior: np.ndarray) -> dict:
 
 
 def _details(spec: Spec, mechanism: Mechanism, prior: np.ndarray | None) -> dict:
-    "Say what else is public about a release; these depend on the noisy prior alone."
+    "Say what else is public about a release; these depend on public facts and the noisy prior alone."
+    if isinstance(mechanism, SetMechanism):
+        sizes = mechanism.members.sum(1) if mechanism.codebook is None else [mechanism.codebook.size]
+        return {"sets": mechanism.n_outputs, "sizes": sorted({int(size) for size in sizes})}
     if prior is None:
         return {}
     if spec.mechanism == "optimal_rr":
@@ -78,6 +82,8 @@ def _release_by_method(spec: Spec, labels: np.ndarray, n_classes: int) -> Releas
     if prior is not None:
         certified = max(certified, spec.epsilon)
     details = {"certified_epsilon": certified, **_details(spec, out.mechanism, prior)}
+    if out.mechanism.releases_sets:
+        return Released(out.labels, rows, held, None, details, out.likelihood, are_sets=True)
     return Released(out.labels, rows, held, out.mechanism.square(), details)
 
 

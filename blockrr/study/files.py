@@ -31,6 +31,7 @@ from ..privacy.released_file import FileKind
 from .arrow_files import Spooled, spool_table, write_spooled
 from .dialect import find_header, has_arrow, kind_by_name, text_lines
 from .drafts import DRAWING, Draft, check_place, drafts, finish, ledger_path, permit
+from .set_fields import joining, longest_field, released_fields, released_texts, text_room
 
 # %% ../../nbs/study/11_files.ipynb #7b30ae13
 class Table(NamedTuple):
@@ -136,17 +137,9 @@ def _quoting(table: Table, labels: Iterable):
     return csv.QUOTE_ALL if any("\r" in str(field) for field in fields) else csv.QUOTE_MINIMAL
 
 # %% ../../nbs/study/11_files.ipynb #50fcf228
-def _rehearse(data: Draft, statement: Draft, table: Table, *, domains: Sequence[Domain], style: Style):
-    "Fill the drafts with as much as a release can need, then mark that it begins."
-    longest = [max(map(str, d.values), key=lambda label: len(label.encode()) + label.count('"')) for d in domains]
-    n = len(table.rows)
-    _write_rows(data.file, table, range(n), [[label] * n for label in longest], style)
-    _begin(statement, n, domains)
-
-
 def _begin(statement: Draft, rows: int, domains: Sequence[Domain]):
     "Reserve room for a companion, and mark that the release begins."
-    statement.file.write(" " * sum((1 << 14) + 64 * len(d) * min(len(d), 64) + rows // 4 for d in domains))
+    statement.file.write(" " * sum((1 << 16) + 64 * len(d) * min(len(d), 64) + rows // 4 for d in domains))
     finish(statement.file)
     statement.file.seek(0)
     statement.file.write(DRAWING)
@@ -187,6 +180,9 @@ class _Plan(NamedTuple):
     domains: list[Domain]
     table: Table | Spooled
     style: Style
+    share: Any  # of epsilon, for each column
+    separator: str | None  # between the labels of a set; None: none are joined
+    longest: list[str]  # what each label column holds at most
 
     @property
     def rows(self) -> int:
@@ -200,23 +196,27 @@ class _Plan(NamedTuple):
 
     def rehearse(self, data: Draft, statement: Draft):
         "Take the room that the release needs, then mark that it begins."
+        n = self.rows
         if isinstance(self.table, Table):
-            _rehearse(data, statement, self.table, domains=self.domains, style=self.style)
-            return
-        longest = sum(max(len(label.encode()) + 2 for label in d.values) for d in self.domains)
-        _reserve(data, self.table.size + self.rows * (longest + 12 * bool(self.style.rows)))
-        _begin(statement, self.rows, self.domains)
+            _write_rows(data.file, self.table, range(n), [[field] * n for field in self.longest], self.style)
+        else:
+            longest = sum(text_room(field) + 2 for field in self.longest)
+            _reserve(data, self.table.size + n * (longest + 12 * bool(self.style.rows)))
+        _begin(statement, n, self.domains)
 
     def write(self, data: Draft, released: Sequence[blockrr.Release], companion: str):
         "Write the released rows."
         index = released[0].index
         if isinstance(self.table, Table):
-            _write_rows(data.file, self.table, index.tolist(), [out.labels for out in released], self.style)
+            columns = [released_texts(out, self.separator) for out in released]
+            _write_rows(data.file, self.table, index.tolist(), columns, self.style)
             return
-        codes = [d.encode(out.labels) for d, out in zip(self.domains, released)]
-        out, kind = data.file.buffer, self.style.kind
+        fields = [released_fields(out, d, self.separator) for d, out in zip(self.domains, released)]
+        places = [column.places for column in fields]
+        how = {"kind": self.style.kind, "rows": self.style.rows, "fields": [column.fields for column in fields]}
+        out = data.file.buffer
         out.seek(0)
-        write_spooled(out, self.table, index, codes, kind=kind, rows=self.style.rows, companion=companion.encode())
+        write_spooled(out, self.table, index, places, companion=companion.encode(), **how)
         finish(data.file)
 
 
@@ -229,7 +229,17 @@ def _domains_of(columns: Sequence[str], domain: Any) -> list[Domain]:
     return domains
 
 
-def _plan(source, target: Path, columns, domains, *, row_numbers, delimiter, missing, spool: Path) -> _Plan:
+def _share(epsilon: Any, columns: Sequence[str]) -> Any:
+    "Return each column's equal part of epsilon."
+    if len(columns) == 1:
+        return epsilon
+    whole = exact_amount(epsilon)
+    return whole if isinstance(whole, float) else Fraction(whole) / len(columns)
+
+
+def _plan(
+    source, target: Path, columns, domains, share, options, *, row_numbers, delimiter, missing, spool: Path, separator
+) -> _Plan:
     "Read a file; ValueError or OSError for what cannot be released."
     if missing is not None and not all(missing in d.values for d in domains):
         raise ValueError("--missing: needs a label of the domain, which a missing label then stands for")
@@ -238,29 +248,28 @@ def _plan(source, target: Path, columns, domains, *, row_numbers, delimiter, mis
     out = kind_by_name(target, kind.delimiter if kind.kind == "text" else None)
     out = out._replace(delimiter="\t") if out.kind == "text" and ".tsv" in target.name.lower() else out
     style = Style(out, rows=_row_name(header) if row_numbers else None)
+    joint = joining(separator, domains, out.kind, options)
+    rest = share, joint, [longest_field(d, share, joint, options) for d in domains]
     texts = kind.kind == out.kind == "text"
     if texts and not (has_arrow() and os.path.getsize(source) * (1 + 4 * kind.gz) >= LARGE):
         table = read_table(source, columns, labels, delimiter=kind.delimiter, missing=missing)
-        return _Plan(columns, domains, table, style._replace(quoting=_quoting(table, labels)))
+        return _Plan(columns, domains, table, style._replace(quoting=_quoting(table, labels)), *rest)
     os.close(os.open(spool, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     places = [header.index(name) for name in columns]
     texts_of = [Domain([str(label) for label in d.values]) for d in domains]
     found = spool_table(Path(source), kind, header, places, texts_of, spool=spool, missing=missing)
     plain = found.plain and kind.delimiter == out.delimiter
-    return _Plan(columns, texts_of, found._replace(plain=plain), style)
+    return _Plan(columns, texts_of, found._replace(plain=plain), style, *rest)
 
 # %% ../../nbs/study/11_files.ipynb #d7f03b61
 def _draw(plan: _Plan, epsilon: Any, options: dict) -> list[blockrr.Release]:
     "Release every label column with its share of epsilon, and keep the rows that all of them have released."
-    share = epsilon
     if len(plan.columns) > 1:
-        whole = exact_amount(epsilon)
-        share = whole if isinstance(whole, float) else Fraction(whole) / len(plan.columns)
-        _check_budget(whole, options)
+        _check_budget(exact_amount(epsilon), options)
     released = []
     for i, domain in enumerate(plan.domains):
         try:
-            released.append(blockrr.release(plan.labels(i), share, list(domain.values), **options))
+            released.append(blockrr.release(plan.labels(i), plan.share, list(domain.values), **options))
         except BaseException as e:
             if released:
                 add_note(e, f"Of {len(plan.columns)} columns {len(released)} were drawn; their epsilon is spent")
@@ -299,7 +308,11 @@ def _companion(plan: _Plan, released: Sequence[blockrr.Release], epsilon: Any) -
     "Write what stands next to the file; with several columns, a companion for each."
     kind = plan.style.kind
     file = {"kind": kind.kind, "delimiter": kind.delimiter, "gz": kind.gz, "rows": plan.style.rows}
-    texts = [companion_json(out, column=name, **file) for name, out in zip(plan.columns, released)]
+    sets = {**file, "separator": plan.separator}
+    texts = [
+        companion_json(out, column=name, **(sets if plan.separator and out.mechanisms[0].releases_sets else file))
+        for name, out in zip(plan.columns, released)
+    ]
     if len(texts) == 1:
         return texts[0]
     amount = to_float(exact_amount(epsilon), up=True)
@@ -323,6 +336,7 @@ def release_file(
     row_numbers: bool = False,  # write the number of each row as a first column
     delimiter: str | None = None,  # between the fields of text; None: found
     missing: str | None = None,  # the label of the domain that an empty field stands for; None: it is refused
+    separator: str | None = None,  # between the labels of a released set, in text; None: |
     **options: Any,  # further arguments of `blockrr.release`
 ) -> Any:  # Release, or a list of them; ValueError, TypeError or OSError before anything is drawn
     "Release label columns of a file, and write next to it what was released and how; a later error says what is spent."
@@ -330,11 +344,12 @@ def release_file(
     columns = [column] if isinstance(column, str) else list(column)
     domains = _domains_of(columns, domain)
     like = os.stat(source)
-    given = {"row_numbers": row_numbers, "delimiter": delimiter, "missing": missing, "spool": spool}
+    given = {"row_numbers": row_numbers, "delimiter": delimiter, "missing": missing, "separator": separator}
+    share = _share(epsilon, columns)
     find_header(source, columns, {label for d in domains for label in d.values}, delimiter)
     check_place(target, options.get("ledger"), again)
     with drafts(target, spool) as (data, statement):
-        plan = _plan(source, target, columns, domains, **given)
+        plan = _plan(source, target, columns, domains, share, options, spool=spool, **given)
         plan.rehearse(data, statement)
         released = _draw(plan, epsilon, options)
         try:
