@@ -129,3 +129,10 @@ def test_import_is_light():
     assert not {m.split(".")[0] for m in loaded} & heavy
     assert not [m for m in loaded if m.startswith(("blockrr.learning", "blockrr.study"))]
     assert "blockrr.privacy.release" in loaded  # the names above are full ones
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_are_short(module):
+    lines = MODULES[module].read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 430
+    assert not [line for line in lines if len(line) > 120 and not line.startswith("__all__ = [")]

@@ -16,12 +16,12 @@ from .checks import check_counts, check_epsilon, check_integer, check_prior
 from .integers import DENOMINATOR, MAX_ENTRIES, Certificate, certify_table, check_size, largest_beside
 from .labels import Domain, DomainLike, prior_domain
 from .lookup import Sampler, draw_below
-from .mechanism import Mechanism
+from .mechanism import Mechanism, label_columns
 from .partition import Partition
 
 # %% auto #0
 __all__ = ['rr', 'response_table', 'two_weights', 'RandomizedResponse', 'rr_with_prior', 'best_k', 'BlockProbabilities',
-           'block_probabilities', 'block_rr']
+           'block_probabilities', 'block_rr', 'Tradeoff', 'retention', 'tradeoff']
 
 # %% ../../nbs/privacy/10_classification.ipynb #6dadeeab
 def rr(labels: DomainLike, epsilon: float) -> Mechanism:
@@ -387,3 +387,32 @@ def _block_table(partition: Partition, p: BlockProbabilities) -> np.ndarray:
         near = [column[o] for o in partition.near(y)]
         T[y, [j for j in near if not in_1[j]]] = p.above_2
     return T
+
+# %% ../../nbs/privacy/10_classification.ipynb #e66da4c6
+class Tradeoff(NamedTuple):
+    "What a mechanism keeps of the labels, each a probability."
+
+    accuracy: float  # that the label of a random row is released unchanged
+    worst: float  # the same for the class where it is least likely
+    average: float  # the same for a class chosen evenly
+
+
+def retention(
+    mechanism: Mechanism,  # any mechanism that releases labels
+) -> np.ndarray:  # float [n_labels]: Pr[released = true] for each label; 0 for a label that is never released
+    "Return how likely each label is to be released unchanged."
+    if isinstance(mechanism, RandomizedResponse):
+        return np.full(len(mechanism.labels), mechanism.keep)
+    columns = label_columns(mechanism)
+    own = np.zeros(len(mechanism.labels))
+    own[columns] = mechanism.transition[columns, np.arange(len(columns))]
+    return own
+
+
+def tradeoff(
+    mechanism: Mechanism,  # any finite mechanism
+    prior: Any,  # n_labels weights >= 0
+) -> Tradeoff:
+    "Return a mechanism's accuracy, worst and average retention under a prior."
+    own = retention(mechanism)
+    return Tradeoff(float(check_prior(prior, mechanism.labels) @ own), float(own.min()), float(own.mean()))

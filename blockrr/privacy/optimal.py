@@ -19,42 +19,13 @@ from blockrr.privacy.checks import (
     in_label_order,
     moved,
 )
-from .classification import RandomizedResponse, best_k, rr, rr_with_prior
+from .classification import Tradeoff, best_k, retention, rr, rr_with_prior, tradeoff
 from .integers import check_size
 from .labels import DomainLike, prior_domain
-from .mechanism import Mechanism, label_columns
+from .mechanism import Mechanism
 
 # %% auto #0
-__all__ = ['PALETTE', 'LEFTOVERS', 'Tradeoff', 'retention', 'tradeoff', 'Frontier', 'frontier', 'best_sigma', 'optimal_rr']
-
-# %% ../../nbs/privacy/14_optimal.ipynb #e66da4c6
-class Tradeoff(NamedTuple):
-    "What a mechanism keeps of the labels, each a probability."
-
-    accuracy: float  # that the label of a random row is released unchanged
-    worst: float  # the same for the class where it is least likely
-    average: float  # the same for a class chosen evenly
-
-
-def retention(
-    mechanism: Mechanism,  # any mechanism that releases labels
-) -> np.ndarray:  # float [n_labels]: Pr[released = true] for each label; 0 for a label that is never released
-    "Return how likely each label is to be released unchanged."
-    if isinstance(mechanism, RandomizedResponse):
-        return np.full(len(mechanism.labels), mechanism.keep)
-    columns = label_columns(mechanism)
-    own = np.zeros(len(mechanism.labels))
-    own[columns] = mechanism.transition[columns, np.arange(len(columns))]
-    return own
-
-
-def tradeoff(
-    mechanism: Mechanism,  # any finite mechanism
-    prior: Any,  # n_labels weights >= 0
-) -> Tradeoff:
-    "Return a mechanism's accuracy, worst and average retention under a prior."
-    own = retention(mechanism)
-    return Tradeoff(float(check_prior(prior, mechanism.labels) @ own), float(own.min()), float(own.mean()))
+__all__ = ['PALETTE', 'LEFTOVERS', 'Frontier', 'frontier', 'best_sigma', 'optimal_rr']
 
 # %% ../../nbs/privacy/14_optimal.ipynb #21d45623
 @dataclass(frozen=True, eq=False)
