@@ -102,7 +102,7 @@ def test_direction(room):
 
 
 def test_privacy_needs_only_the_bare_install():
-    optional = {"matplotlib"}  # plot() alone, imported inside it
+    optional = {"matplotlib", "pyarrow"}  # plot() alone, and Parquet files; imported inside functions
     for path in (PACKAGE / "privacy").glob("*.py"):
         assert {n.split(".")[0] for n in imports(path)} - BARE - {"blockrr"} <= optional, path.name
 

@@ -15,7 +15,7 @@ import numpy as np
 from .checks import check_counts, check_epsilon, check_integer, check_prior
 from .integers import DENOMINATOR, MAX_ENTRIES, Certificate, certify_table, check_size, largest_beside
 from .labels import Domain, DomainLike, prior_domain
-from .lookup import Sampler
+from .lookup import Sampler, draw_below
 from .mechanism import Mechanism, label_columns
 from .partition import Partition
 
@@ -91,6 +91,7 @@ class _TwoWeights:
 
     bits = np.dtype("<u8")
     step = 1 << 16
+    rowwise = True
 
     def __init__(self, n_labels, own, other):
         self.gap = own - other
@@ -104,12 +105,7 @@ class _TwoWeights:
     def fill(self, codes, random, more, index, out):
         u = index[: len(codes)]
         np.right_shift(random, 2, out=u, casting="unsafe")  # uniform below 2**62
-        again = np.flatnonzero(u >= self.below)
-        while again.size:  # as many words as are missing, never more: how a column is cut then makes no difference
-            new = (more(again.size) >> np.uint64(2)).astype(np.int64)
-            new = new[new < self.below]
-            u[again[: new.size]] = new
-            again = again[new.size :]
+        draw_below(u, self.below, more)
         u -= self.gap
         np.floor_divide(u, self.other, out=u)
         np.copyto(u, codes, where=u < 0)

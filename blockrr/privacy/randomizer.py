@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .checks import check_threads
+from .rows import RowKey, RowsLike, draw_by_row
 from .sampling import RandomBits, Seed
 
 # %% auto #0
@@ -126,10 +127,19 @@ class Randomizer(_Pieces):
     `epsilon`; the rest follows. It is immutable and carries no randomness.
     """
 
-    def privatize(self, labels: Any, seed: Seed = None, threads: int = 1) -> Any:
+    def privatize(
+        self,
+        labels: Any,
+        seed: Seed = None,
+        threads: int = 1,
+        *,
+        key: RowKey | None = None,
+        rows: RowsLike | None = None,
+    ) -> Any:
         """Release every label once.
 
-        Store the result: a second call spends epsilon a second time.
+        Store the result: a second call spends epsilon a second time. With `key` and `rows` a second call for the same
+        rows and labels gives the same labels and spends nothing, however the rows are ordered or cut into pieces.
 
         Parameters
         ----------
@@ -140,6 +150,12 @@ class Randomizer(_Pieces):
             the release, so 128 random bits.
         threads : int
             How many threads share the work; what is released does not depend on it.
+        key : RowKey or None
+            Made by `new_key`, secret, for engines that run a function again. One key, one column: under the same key
+            a row has the same noise for every label, so that two columns, or a corrected label, need keys of their
+            own (`RowKey.derive`) and cost epsilon again. Whoever has the key undoes the release.
+        rows : column of n distinct integers >= 0, or strings
+            With `key`: which row each label belongs to, the same in every run.
 
         Returns
         -------
@@ -151,6 +167,8 @@ class Randomizer(_Pieces):
         TypeError, ValueError
             For a label that is missing or unknown, or another bad argument; nothing is released then.
         """
+        if key is not None or rows is not None:
+            return draw_by_row(self, labels, check_threads(threads), seed=seed, key=key, rows=rows)
         draw = self.drawer(self.random_bits(seed))
         threads = check_threads(threads)
         if _goes_in_pieces(self, labels):

@@ -26,7 +26,9 @@ from .mechanism import Mechanism
 from .methods import AUTO, Method, choose_by_prior, method_or_auto, settle_by_rows
 from .optimal import retention, tradeoff
 from .prior import estimate_prior, n_prior_rows, split
+from .released_file import save_release
 from .sampling import RandomBits, Seed, seed_sequence
+from .set_columns import SEPARATOR
 from .sets import SetMechanism
 from .shares import Shares, estimate_shares
 from .statement import GIVEN_PRIOR, ONE_USE, RANDOM_STAGES, TWO_PARTS, Statement, make_statement
@@ -171,6 +173,15 @@ class Release:
     def to_json(self) -> str:
         "Return the public statement as JSON: no label, no count, no prior."
         return self.statement.to_json()
+
+    def save(self, path: str | os.PathLike, column: str = "label", *, separator: str = SEPARATOR) -> None:
+        """Write the labels with everything that `load_release` needs: domain, mechanism, prior, rows and statement.
+
+        A new file: `.csv` or `.tsv` (also `.gz`) with a companion `.json` next to it, or `.parquet` or `.arrow`, which
+        hold their companion. Row numbers are written where rows were left out. Nothing is overwritten. Sets of labels
+        are lists there, and in text their labels joined by a separator that no label contains.
+        """
+        save_release(self, path, column, separator=separator)
 
     if not TYPE_CHECKING:
 

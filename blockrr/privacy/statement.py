@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .board import board_html, board_markdown, registry_entry
 from .classification import rr
 from .integers import Certificate
 from .labels import Domain
@@ -100,7 +101,7 @@ class Statement:
         Which method was chosen automatically and why; None where the caller named one.
     sets : dict or None
         Where sets of labels were released: the recipe of the public sets, with labels as indices, and its digest
-        `sha256`; see `rebuild`. In a file also the `separator` that labels of a set are joined with.
+        `sha256`; see `rebuild`.
     """
 
     mechanism: str
@@ -160,6 +161,8 @@ class Statement:
     def from_json(cls, text: str) -> Statement:
         """Read a statement back, of this version or an earlier one; ValueError if a field is missing or unknown."""
         facts = json.loads(text)
+        if isinstance(facts, dict):
+            facts.pop("companion", None)  # what a released file has on top of its statement
         needed = {f.name for f in fields(cls)} - set(_ADDED) | {"sigma", "l", "table_sha256"}
         if not isinstance(facts, dict) or not needed <= set(facts) <= needed | set(_ADDED):
             raise ValueError(f"statement: needs exactly the fields {', '.join(sorted(needed))}")
@@ -170,6 +173,30 @@ class Statement:
         facts["tables_sha256"] = tuple(facts.get("tables_sha256", [only]))
         facts["settings"] = {name: _read(value) for name, value in settings.items()}
         return cls(**{name: _read(v) if name.startswith("epsilon") else v for name, v in facts.items()})
+
+    def to_markdown(
+        self,
+        title: str = "Released labels: what is promised",
+    ) -> str:
+        """Write a board's page: odds, threat model, what is not protected, composition, how it was drawn."""
+        return board_markdown(self, title)
+
+    def to_html(
+        self,
+        title: str = "Released labels: what is promised",
+    ) -> str:
+        """Write the same page as HTML that needs nothing else."""
+        return board_html(self, title)
+
+    def to_registry(self) -> dict[str, Any]:
+        """Return an entry for OpenDP's deployments registry, as nested dicts to be written as YAML or JSON.
+
+        Its fields are those of `template.yaml`, a test's good deployment in the repository
+        opendp/deployments-registry-data, commit 057e5d8: `url_slug`, and in `deployment` the parts `basic`,
+        `dp_variant`, `privacy_loss`, `deployment_model`, `implementation` and `administrative`. What only the curator
+        knows (names, intended use, region, sector, dates, justification, authors) is left empty.
+        """
+        return registry_entry(self)
 
     def matches(
         self,

@@ -26,6 +26,7 @@ from blockrr.privacy.integers import (
     largest_beside,
 )
 from .labels import Domain
+from .lookup import draw_below
 from .mechanism import Mechanism
 from .sets import SetMechanism, debias_sets
 
@@ -99,6 +100,7 @@ class _SetSampler:
 
     bits = np.dtype("<u8")
     step = 1 << 16
+    rowwise = True
 
     def __init__(self, codebook: Codebook, inside: int, outside: int):
         K, w, m = codebook.n_labels, codebook.size, len(codebook.base)
@@ -121,11 +123,7 @@ class _SetSampler:
         "Write set numbers for at most `step` codes; random: 64 bits each; more(n): n further words of 64 bits."
         u = index[: len(codes)]
         np.right_shift(random, 2, out=u, casting="unsafe")  # uniform below 2**62
-        again = np.flatnonzero(u >= self.below)
-        while again.size:  # as many words as are missing, never more: how a column is cut then makes no difference
-            new = (more(again.size) >> np.uint64(2)).astype(np.int64)
-            new = new[new < self.below]
-            u[again[: new.size]], again = new, again[new.size :]
+        draw_below(u, self.below, more)
         place = (u - self.edge) // self.outside + self.first
         np.copyto(place, u // self.inside, where=u < self.edge)
         shift = self.lift[place] + codes

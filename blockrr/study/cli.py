@@ -29,6 +29,7 @@ from ..privacy.ledger import add_note
 from ..privacy.methods import METHODS
 from .choosing import advise_methods, explain_epsilons, read_domain
 from .files import release_file, show_ledger
+from .pipes import piped
 from .reproduce import ROOT, reproduce
 
 # %% ../../nbs/study/19_cli.ipynb #b9e9607d
@@ -45,11 +46,14 @@ def _terminable() -> Iterator[None]:
 
 
 def _release(
-    source: str,  # CSV file with a header
+    source: str,  # file with a header: CSV or TSV, also .gz, Parquet or Arrow; - for standard input
     *,
-    output: str,  # CSV file to write; must not exist
-    column: str,  # name of the label column
-    domain: str,  # the public domain: labels separated by commas, or @FILE with one label a line
+    # file to write, whose name says its kind; must not exist; a companion goes to OUTPUT.json;
+    output: str,  # - for standard output, with --companion
+    column: str | None = None,  # name of the label column
+    columns: str | None = None,  # names of several label columns, separated by commas, which share epsilon equally
+    # the public domain: labels separated by commas, or @FILE with one label a line;
+    domain: str,  # with --columns: one for all, or one for each, separated by semicolons
     epsilon: str,  # label-DP parameter, 0 to infinity: a decimal, kept as it is written, a ratio such as 1/3, or inf
     # auto, rr, rr_with_prior, block_rr, optimal_rr, frequent_rr; subset, optimal_subsets;
     method: str | None = None,  # usually auto
@@ -61,11 +65,22 @@ def _release(
     budget: str | None = None,  # with --ledger: the total that may be spent, stated at the first release
     # with --ledger: names these rows, which you promise are in no other part;
     part: str | None = None,  # parts cost their maximum, not their sum
+    delimiter: str | None = None,  # between the fields of text, or the word tab; usually found in the header
+    missing: str | None = None,  # the label of the domain that an empty field stands for; usually it is refused
+    row_numbers: bool = False,  # write the number of each row as a first column
+    companion: str | None = None,  # with --output -: file for the companion
     again: bool = False,  # remove what a killed run to the same output has left, and release again
     separator: str | None = None,  # with sets of labels: what stands between the labels of a set; usually |
     **settings: Any,  # the method's own
 ):
-    "Release one column of a CSV file."
+    "Release label columns of a file."
+    if (column is None) == (columns is None):
+        raise ValueError("--column and --columns: need one of them")
+    names = column if columns is None else [name.strip() for name in columns.split(",")]
+    public = (
+        read_domain(domain) if columns is None or ";" not in domain else [read_domain(one) for one in domain.split(";")]
+    )
+    file = {"delimiter": delimiter, "missing": missing, "row_numbers": row_numbers, "again": again}
     account = {"ledger": ledger, "dataset_id": dataset_id, "budget": budget, "part": part}
     given = {
         "method": method,
@@ -76,10 +91,12 @@ def _release(
         **settings,
     }
     chosen = {name: value for name, value in given.items() if value is not None}
-    with _terminable():
-        out = release_file(source, output, column, domain=read_domain(domain), epsilon=epsilon, again=again, **chosen)
+    with _terminable(), piped(source, output, companion) as (place, target):
+        out = release_file(place, target, names, domain=public, epsilon=epsilon, **file, **chosen)
+        if output == "-":
+            return
         try:
-            print(out, flush=True)
+            print(*(out if isinstance(out, list) else [out]), f"wrote {output} and {output}.json", sep="\n", flush=True)
         except BaseException as e:  # a full disk, a closed pipe, an interrupt
             where = f"in {output} and {output}.json, and its epsilon is spent"
             add_note(e, f"The release is complete all the same, {where}")
