@@ -75,7 +75,7 @@ def test_no_public_name_twice():
 
 
 def notebook_of(path):
-    "The name of the notebook that a module is made from, such as `14_optimal.ipynb`."
+    "The name of the notebook that a module is made from, such as `15_optimal.ipynb`."
     return re.search(r"File to edit: (?:\S*/)?(\S+\.ipynb)", path.read_text(encoding="utf-8"))[1]
 
 
