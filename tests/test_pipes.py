@@ -77,7 +77,18 @@ def test_an_error_leaves_nothing(tmp_path):
 
 def test_several_columns(tmp_path):
     (tmp_path / "s.csv").write_text("a,b\n" + "yes,x\nno,y\n" * 300)
-    options = ("--columns", "a,b", "--domain", "yes,no;x,y,z", "--epsilon", "1", "--prior-fraction", "0.2")
+    options = (
+        "--columns",
+        "a,b",
+        "--domain",
+        "yes,no;x,y,z",
+        "--epsilon",
+        "1",
+        "--prior-fraction",
+        "0.2",
+        "--method",
+        "block_rr",
+    )
     ledger = ("--ledger", "l.db", "--dataset-id", "d", "--budget", "1")
     command = [*BLOCKRR, "release", "s.csv", "--output", "o.csv", *options, *ledger]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)

@@ -18,6 +18,7 @@ from sklearn.utils.validation import column_or_1d
 from .likelihood import check_likelihood, label_likelihood
 from .softmax import softmax
 from ..privacy.release import Release
+from ..privacy.sets import SetMechanism
 
 # %% ../../nbs/learning/20_evidence.ipynb #67ced8b7
 class LabelEvidence(NamedTuple):
@@ -54,7 +55,7 @@ def label_evidence(
         if mechanism is not None:
             raise TypeError("mechanism: a release holds its own; leave it out")
         return LabelEvidence(y.likelihood, np.asarray(y.mechanisms[0].labels), True)
-    if hasattr(mechanism, "likelihood"):  # it releases sets
+    if isinstance(mechanism, SetMechanism):
         return LabelEvidence(mechanism.likelihood(y), np.asarray(mechanism.labels), True)
     if mechanism is not None:
         return LabelEvidence(label_likelihood(y, mechanism).astype(float), np.asarray(mechanism.labels), True)

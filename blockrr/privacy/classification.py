@@ -195,6 +195,11 @@ class RandomizedResponse(_TwoIntegers):
         found = certify_table(corner, self.epsilon if epsilon is None else epsilon)
         return replace(found, worst=tuple(self.labels[i] for i in found.worst))
 
+    def likelihood_of(self, numbers: np.ndarray) -> np.ndarray:
+        table = np.full((len(numbers), len(self.labels)), self.other / self.denominator)
+        table[np.arange(len(numbers)), numbers] = self.keep
+        return table
+
     def posterior(self, prior: Any, released: Any = None) -> np.ndarray:
         """Return the distribution of the true label, given one released label.
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from .checks import as_numbers
 from .labels import Domain
-from .mechanism import label_columns
+from .mechanism import Mechanism
 from .release import Release
 
 # %% ../../nbs/privacy/47_evaluate.ipynb #42b1b4dd
@@ -37,18 +37,6 @@ def _table_of(mechanism):  # float64 [K, M]; None where it is too large
         return None
 
 
-def _of_column(released, mechanism) -> np.ndarray:  # [n, K]
-    if hasattr(mechanism, "likelihood"):  # it releases sets
-        return mechanism.likelihood(released)
-    columns = label_columns(mechanism)
-    where = np.full(len(mechanism.labels), -1)
-    where[columns] = np.arange(len(columns))
-    codes = where[Domain(mechanism.labels).encode(released)]
-    if (codes < 0).any():
-        raise ValueError(f"released: row {int(np.argmax(codes < 0))} holds a label that {mechanism!r} never releases")
-    return np.asarray(mechanism.transition, float).T[codes]
-
-
 def _evidence(released, mechanism, rows) -> tuple:  # (_Evidence, int [n]: which of the predictions it is about)
     if isinstance(released, Release):
         if mechanism is not None:
@@ -59,7 +47,9 @@ def _evidence(released, mechanism, rows) -> tuple:  # (_Evidence, int [n]: which
     else:
         if mechanism is None:
             raise TypeError("mechanism: needs the mechanism of the released column, got None")
-        likelihood = _of_column(released, mechanism)
+        if not isinstance(mechanism, Mechanism):
+            raise TypeError(f"mechanism: needs a Mechanism, got {type(mechanism).__name__}")
+        likelihood = mechanism.likelihood(released)
         index, mechanisms, labels = np.arange(len(likelihood)), (mechanism,), mechanism.labels
         group, n = np.zeros(len(index), int), len(index)
     place = np.full(n, -1)  # of a row of the data set among those released
@@ -354,7 +344,7 @@ def released_scorer(
             return float(getattr(evaluate(estimator.predict(X), released, mechanism), score).value)
         p = _in_order(estimator, estimator.predict_proba(X), labels)
         if score == "likelihood":
-            L = _of_column(released, mechanism)
+            L = mechanism.likelihood(released)
             return float(np.log(np.maximum((p * L).sum(1), 1e-15)).mean())
         found = getattr(evaluate(p, released, mechanism), score)
         return -float(found.value) if score == "log_loss" else float(found.value)

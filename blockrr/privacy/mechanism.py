@@ -107,6 +107,24 @@ class _TableRandomizer(_Table):
     def encode(self, labels: Any) -> np.ndarray:
         return self.domain.encode(labels)
 
+    def numbers(
+        self,
+        released: Any,  # a column of n released labels
+    ) -> np.ndarray:  # int [n]; TypeError or ValueError for what is never released
+        "Return what was released as the numbers that were drawn."
+        codes, columns = self.encode(released), self.columns
+        if len(columns) < len(self.labels) and not (possible := np.isin(codes, columns)).all():
+            row = int(np.argmin(possible))
+            raise ValueError(f"released: row {row} holds a label that {self!r} never releases")
+        return codes
+
+    def likelihood_of(
+        self,
+        numbers: np.ndarray,  # int [n], as `numbers` gives them
+    ) -> np.ndarray:  # float64 [n, n_labels]
+        "Return the probability of what was drawn, given each label that may be the true one."
+        return self.square().T[numbers]
+
     def decode(self, drawn: np.ndarray, like: Any, rows: np.ndarray | None = None) -> Any:
         return self.domain.decode(drawn, like=like, rows=rows)
 
@@ -187,6 +205,25 @@ class Mechanism(_TableRandomizer):
         found = certify_table(self.weights, self.epsilon if epsilon is None else epsilon)
         output, likelier, other = found.worst
         return replace(found, worst=(self.outputs[output], self.labels[likelier], self.labels[other]))
+
+    def likelihood(self, released: Any) -> np.ndarray:
+        """Return the probability of what was released for each row, given each label that may be the true one.
+
+        Parameters
+        ----------
+        released : column of n released labels
+            Or of set numbers, where sets of labels are released.
+
+        Returns
+        -------
+        float64 array, [n, n_labels]
+
+        Raises
+        ------
+        TypeError, ValueError
+            For what the mechanism never releases.
+        """
+        return self.likelihood_of(self.numbers(released))
 
     def posterior(self, prior: Any) -> np.ndarray:
         """Return the distribution of the true label, given each released label.

@@ -18,7 +18,6 @@ import numpy as np
 from .amounts import Amount
 from .caution import rows_needed, warn_of_dropped, warn_of_few_rows, warn_of_no_change
 from .checks import check_epsilon, check_prior, check_real, moved
-from .classification import RandomizedResponse
 from .integers import Certificate
 from .labels import Domain, DomainLike
 from .ledger import Ledger, prepare_charge, says_what_is_spent
@@ -103,7 +102,7 @@ class Release:
             own = np.flatnonzero(self.group == k)
             for start in range(0, len(own), _PIECE):  # a second table of all rows would double the memory
                 piece = own[start : start + _PIECE]
-                table[self.index[piece]] = _likelihood(self.mechanisms[k], codes[piece])
+                table[self.index[piece]] = self.mechanisms[k].likelihood_of(codes[piece])
         table.setflags(write=False)
         return table
 
@@ -205,17 +204,6 @@ class Release:
             f"Release of {n:,} {what} by {self.statement.mechanism}: label DP with epsilon {c.epsilon:.6g} certified "
             f"({within} the {c.claimed:g} asked for){none}; {how}{chosen}"
         )
-
-
-def _likelihood(mechanism: Mechanism, codes: np.ndarray) -> np.ndarray:  # float [n, n_labels]
-    "Return the probability of each released label, given each label that may be the true one."
-    if isinstance(mechanism, SetMechanism):
-        return mechanism.likelihood(codes)
-    if not isinstance(mechanism, RandomizedResponse):
-        return mechanism.square().T[codes]
-    table = np.full((len(codes), len(mechanism.labels)), mechanism.other / mechanism.denominator)
-    table[np.arange(len(codes)), codes] = mechanism.keep
-    return table
 
 # %% ../../nbs/privacy/30_release.ipynb #3da8fb70
 class ReleaseInput(NamedTuple):

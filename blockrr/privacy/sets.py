@@ -182,12 +182,7 @@ class SetMechanism(_Sets):
         outputs[:] = self.outputs
         return outputs[numbers]
 
-    def likelihood(
-        self,
-        released: Any,  # a column of n set numbers
-    ) -> np.ndarray:  # float64 [n, n_labels]
-        "Return the probability of each released set under every true label."
-        numbers = self.numbers(released)
+    def likelihood_of(self, numbers: np.ndarray) -> np.ndarray:
         self._check_rows(len(numbers))
         return np.ascontiguousarray(self.transition.T)[numbers]
 

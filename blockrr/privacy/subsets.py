@@ -248,8 +248,8 @@ class SubsetResponse(_TwoIntegers):
         self._check_rows(len(numbers))
         return self.codebook.matrix(numbers)
 
-    def likelihood(self, released: Any) -> np.ndarray:
-        return np.where(self.contains(released), *self.levels)
+    def likelihood_of(self, numbers: np.ndarray) -> np.ndarray:
+        return np.where(self.contains(numbers), *self.levels)
 
     def debias(self, counts: ArrayLike) -> np.ndarray:
         return debias_sets(self.codebook, counts, self.epsilon, self.levels)
