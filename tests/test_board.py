@@ -104,3 +104,11 @@ def test_no_label_stands_in_any_form():
     secret = br.release(["zqx1", "zqx2"] * 300, 1, ["zqx1", "zqx2"])
     for text in (secret.statement.to_markdown(), secret.statement.to_html(), str(secret.statement.to_registry())):
         assert "zqx" not in text
+
+
+def test_the_page_says_who_chose_the_mechanism_and_from_what():
+    assert "| Why this one | Named by whoever ran the release. |" in OUT.statement.to_markdown()
+    chosen = br.release(LABELS, 1, ["no", "yes", "perhaps"], prior_fraction=0.5)
+    assert chosen.statement.choice and chosen.statement.choice in chosen.statement.to_markdown()
+    (answer,) = [h.answer for h in hazards(chosen.statement) if h.hazard.startswith("Choices")]
+    assert ("other rows" in answer) == bool(chosen.statement.rows_prior)

@@ -71,6 +71,15 @@ def _coverage(s: Any) -> str:
     return f"{s.n_outputs} of {s.n_labels} labels can be released{rest}"
 
 
+def _choices(s: Any) -> str:
+    "Say what the mechanism rests on besides public facts."
+    prior = f" The prior comes from {s.rows_prior:,} other rows, within the budget." if s.rows_prior else ""
+    return (
+        f"The domain was stated beforehand, not read off the labels.{prior} {NOT_COVERED}: settings chosen after an "
+        "earlier look at the true labels."
+    )
+
+
 def _implementation(s: Any) -> list[Hazard]:
     drawn = "Reproducible from a seed: NOT private against whoever knows or can guess it."
     if not s.reproducible:
@@ -81,6 +90,7 @@ def _implementation(s: Any) -> list[Hazard]:
             "An implementation that differs from its proof",
             "The integers that are sampled are certified by exact arithmetic; their digest is in the statement.",
         ),
+        Hazard("Algorithms", "Choices made by looking at the data", _choices(s)),
         Hazard("Algorithms", "Arithmetic in floating point", "Labels are drawn by integers alone."),
         Hazard("Algorithms", "Weak random numbers", drawn),
         Hazard(
@@ -184,6 +194,7 @@ def _making(s: Any) -> list[PagePart]:
     account = f"Data set {s.dataset_id!r}" + (f", part {s.part!r}" if s.part else "") if s.dataset_id else "none"
     facts = {
         "Mechanism": s.mechanism,
+        "Why this one": s.choice or "Named by whoever ran the release.",
         "Settings": ", ".join(f"{k} = {v}" for k, v in s.settings.items()) or "none",
         f"Labels in the domain, {'sets' if s.sets is not None else 'labels'} that can be released": (
             f"{s.n_labels}, {s.n_outputs}"
