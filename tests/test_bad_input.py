@@ -1,7 +1,9 @@
-"""Every public function of optimal, advise, audit, partition and paper_tables refuses junk by the parameter's name."""
+"""Public functions of the release side, the studies and the partition refuse junk by the parameter's name."""
 
 import math
+import os
 import re
+import tempfile
 
 import numpy as np
 import pandas as pd
@@ -39,6 +41,10 @@ E3, F, M, P = np.eye(3), br.frontier([5, 3, 1], 1), br.rr(3, 1), [1, 2, 3]
 TWO = Partition((0,), (1,))
 REPORT = Audit(0.0, 0.95, 1, (), (0, 1), (0, 0), (1, 1))
 CHECKS = compare_tables()
+OUT = br.release(["a", "b"] * 50, 1, ["a", "b"], "rr")
+SETS = br.subset_response(6, 0.5)
+KEY = br.RowKey(bytes(range(32)))
+FOLDER = tempfile.mkdtemp()  # nothing must be written there
 
 # parameter, call, the junk that is legitimate there ("; " between)
 CASES = {
@@ -128,6 +134,34 @@ CASES = {
     "repairs dataset": ("dataset", lambda v: repairs("overall", v, 0.6, method="rr"), ""),
     "repairs epsilon": ("epsilon", lambda v: repairs("overall", "cifar10_1", v, method="rr"), "inf"),
     "repairs method": ("method", lambda v: repairs("overall", "cifar10_1", 0.6, method=v), ""),
+    "release method": ("method", lambda v: br.release([0, 1], 1, 2, v), ""),
+    "release size": ("size", lambda v: br.release([0, 1] * 50, 1, 6, "subset", size=v), "None"),
+    "release dataset_id": ("dataset_id|ledger", lambda v: br.release([0, 1], 1, 2, "rr", dataset_id=v), "None"),
+    "Release.frequencies by": ("by", lambda v: OUT.frequencies(by=v), "None"),
+    "Release.frequencies level": ("level", lambda v: OUT.frequencies(level=v), ""),
+    "Release.save path": ("path", OUT.save, ""),
+    "Release.save column": ("column", lambda v: OUT.save(f"{FOLDER}/o.csv", v), "word; digits"),
+    "Release.save separator": ("separator", lambda v: OUT.save(f"{FOLDER}/o.csv", separator=v), "word; digits"),
+    "load_release path": ("path", br.load_release, ""),
+    "Mechanism.likelihood": ("released|labels", M.likelihood, "[]; [1, 2]"),
+    "SetMechanism.likelihood": ("released", SETS.likelihood, "[]; [1, 2]"),
+    "privatize key": ("key", lambda v: M.privatize([0, 1], key=v, rows=[0, 1]), ""),
+    "privatize rows": ("rows", lambda v: M.privatize([0, 1], key=KEY, rows=v), "[1, 2]"),
+    "new_key path": ("path", br.new_key, "word; digits"),
+    "explain epsilon": ("epsilon", lambda v: br.explain(v, 3), "inf; 1.5; [1, 2]"),
+    "explain domain": ("domain", lambda v: br.explain(1, v), "[1, 2]"),
+    "explain prior": ("prior", lambda v: br.explain(1, 3, v), "None"),
+    "explain rows": ("rows", lambda v: br.explain(1, 3, rows=v), "None; 10**400"),
+    "explain error": ("error", lambda v: br.explain(1, 3, error=v), ""),
+    "subset_response epsilon": ("epsilon", lambda v: br.subset_response(6, v), "inf; 1.5"),
+    "subset_response size": ("size", lambda v: br.subset_response(6, 1, size=v), "None"),
+    "subset_response codebook": ("codebook", lambda v: br.subset_response(6, 1, codebook=v), "None"),
+    "optimal_subsets epsilon": ("epsilon", lambda v: br.optimal_subsets(6, v), "inf; 1.5"),
+    "optimal_subsets prior": ("prior", lambda v: br.optimal_subsets(3, 1, v), "None"),
+    "best_size n_labels": ("n_labels", lambda v: br.best_size(v, 1), "10**400"),
+    "best_size epsilon": ("epsilon", lambda v: br.best_size(6, v), "inf; 1.5"),
+    "information mechanism": ("mechanism", lambda v: br.information(v, P), ""),
+    "information prior": ("prior", lambda v: br.information(M, v), ""),
 }
 
 
@@ -143,6 +177,7 @@ def test_junk_is_refused_by_name(case):
         text = str(refused.value)
         assert re.match(rf"({name})(:| )", text), (what, text)  # the parameter comes first, not a message from inside
         assert len(text) > len(name) + 10, (what, text)
+    assert not os.listdir(FOLDER)
 
 
 def test_what_is_legitimate_is_taken():

@@ -110,6 +110,8 @@ def information(mechanism: Mechanism, prior: ArrayLike) -> Information:
     >>> round(br.information(br.rr(10, 1), [1] * 10).nats, 4)
     0.0734
     """
+    if not isinstance(mechanism, Mechanism):
+        raise TypeError(f"mechanism: needs a Mechanism, got {type(mechanism).__name__}")
     p = check_prior(prior, mechanism.domain)
     transition = mechanism.transition
     mass = p @ transition

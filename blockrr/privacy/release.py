@@ -152,7 +152,9 @@ class Release:
         if by is None:
             return self._shares(np.ones(len(self.group), bool), clamp, level)
         column = np.asarray(by)
-        if column.ndim != 1 or len(column) not in (self.statement.rows, len(self.index)):
+        if column.ndim != 1:
+            raise TypeError(f"by: needs a column, got {type(by).__name__} with {column.ndim} axes")
+        if len(column) not in (self.statement.rows, len(self.index)):
             raise ValueError(f"by: needs a value for each of {self.statement.rows:,} rows, got {len(column):,}")
         column = column if len(column) == len(self.index) else column[self.index]
         return {value: self._shares(column == value, clamp, level) for value in np.unique(column).tolist()}

@@ -202,6 +202,7 @@ def save_release(
     if not isinstance(column, str) or not column or column == "row":
         raise ValueError("column: needs a name other than 'row' for the released labels")
     label_texts(release.mechanisms[0].domain)  # its checks only
+    check_separator(separator, ())  # that it is one
     rows = release.index.tolist()
     whole = len(rows) == release.statement.rows
     header = [column] if whole else ["row", column]
