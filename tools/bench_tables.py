@@ -1,8 +1,9 @@
 """How long a classifier of a table of released labels takes to fit, next to the plain one on the same labels.
 
-    python tools/bench_tables.py [--rows 100000] [--columns 100] [--json FILE]
+    python tools/bench_tables.py [--rows 100000] [--columns 100] [--repeats 3] [--json FILE]
 
-A synthetic table of four classes, randomized response at epsilon 1. "seconds" is wall time of one fit, "accuracy" is
+A synthetic table of four classes, randomized response at epsilon 1. "seconds" is wall time of
+the fastest of three fits, "accuracy" is
 judged with the true labels of as many further rows.
 """
 
@@ -29,10 +30,18 @@ def table(rows, columns):
     return X[:rows], y[:rows], X[rows:], y[rows:]
 
 
+def timed(model, X, labels):
+    "Return the seconds of wall and processor time of one fit."
+    begin, used = time.perf_counter(), time.process_time()
+    model.fit(X, labels)
+    return time.perf_counter() - begin, time.process_time() - used
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--columns", type=int, default=100)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", help="write the figures here as well")
     args, start = parser.parse_args(), time.perf_counter()
     X, y, X_test, y_test = table(args.rows, args.columns)
@@ -44,9 +53,7 @@ def main():
     ]
     found = []
     for name, model, labels in ways:
-        begin, used = time.perf_counter(), time.process_time()
-        model.fit(X, labels)
-        seconds, used = time.perf_counter() - begin, time.process_time() - used
+        seconds, used = min(timed(model, X, labels) for _ in range(args.repeats))
         right = float(np.mean(model.predict(X_test) == y_test))
         found.append({"name": name, "seconds": round(seconds, 2), "cpu": round(used, 2), "accuracy": round(right, 4)})
         print(found[-1], flush=True)
