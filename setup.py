@@ -34,6 +34,7 @@ setup(
     install_requires=cfg["requirements"].split(),
     extras_require={
         "files": cfg["files_requirements"].split(),
+        "explore": cfg["explore_requirements"].split(),
         "tables": tables,
         "learn": learn,
         "study": study,
