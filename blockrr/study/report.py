@@ -315,28 +315,39 @@ _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{ title }}</title>
 <style>
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 1080px; margin: 2em auto; padding: 0 1em; color: #222 }
-table { border-collapse: collapse; font-size: 13px; margin: 1em 0 }
-td, th { border: 1px solid #ccc; padding: 3px 7px; text-align: left; vertical-align: top }
-th { background: #f3f3f3 }
-img { max-width: 100% }
-nav { background: #f7f7f7; padding: .6em 1.4em }
+:root { color-scheme: light dark; --ink: #222; --paper: #fff; --soft: #f3f3f3; --line: #ccc; --small: #555 }
+@media (prefers-color-scheme: dark) {
+:root { --ink: #ddd; --paper: #16181b; --soft: #25282c; --line: #4a4e54; --small: #aaa }
+a { color: #8ab8ff }
+}
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 1080px; margin: 1em auto; padding: 0 1em }
+body { color: var(--ink); background: var(--paper); overflow-wrap: break-word }
+h1 { font-size: 1.6em; line-height: 1.2 }
+table { border-collapse: collapse; font-size: 13px; margin: 1em 0; display: block; overflow-x: auto }
+td, th { border: 1px solid var(--line); padding: 3px 7px; text-align: left; vertical-align: top }
+th { background: var(--soft) }
+img { max-width: 100%; background: #fff }
+nav { background: var(--soft); padding: .6em 1.4em }
 nav ul { list-style: none; padding: 0 }
-small { color: #555 }
-pre { white-space: pre-wrap }
-section { border-top: 2px solid #ddd; margin-top: 2.5em }
+small { color: var(--small) }
+pre { white-space: pre-wrap; overflow-wrap: anywhere }
+section { border-top: 2px solid var(--line); margin-top: 2.5em }
+#opening { border: 0; margin: 0 }
+#opening ul { columns: 26em; font-size: 13px; padding-left: 1.2em }
 </style>
 </head>
 <body>
 <h1>{{ title }}</h1>
-<p>{{ provenance }}</p>
-<nav><ul>
+{% if opening %}<section id="opening">{{ opening | safe }}</section>
+{% endif %}<p><small>{{ provenance }}</small></p>
+<nav><details{{ "" if opening else " open" }}><summary>Contents</summary><ul>
 {%- for section in sections %}{% for head in section.heads %}
 <li style="margin-left: {{ 1.5 * (head.level - 1) }}em"><a href="#{{ head.anchor }}">{{ head.text }}</a></li>
 {%- endfor %}{% endfor %}
-</ul></nav>
+</ul></details></nav>
 {% for section in sections %}<section id="{{ section.name }}">{{ section.body | safe }}</section>
 {% endfor %}</body>
 </html>
@@ -349,6 +360,7 @@ def html_report(
     title: str = "BlockRR: a reproduction",
     *,
     provenance: str = "",  # a sentence, such as from `provenance_line`
+    opening: str = "",  # HTML of the first screen, such as from `claims.report_opening`
 ) -> Path:  # the file written
     "Merge executed notebooks into one self-contained HTML page with a table of contents."
     from jinja2 import Environment
@@ -357,7 +369,7 @@ def html_report(
         raise ValueError("notebooks: needs at least one executed notebook, got none")
     sections = [_section(book) for book in notebooks]
     template = Environment(autoescape=True).from_string(_PAGE)
-    page = template.render(title=title, provenance=provenance, sections=sections)
+    page = template.render(title=title, provenance=provenance, opening=opening, sections=sections)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
