@@ -86,6 +86,11 @@ def test_old_names_answer_with_a_warning():
         report.nothing  # noqa: B018
 
 
+def test_a_note_is_about_what_is_there():
+    assert report.note(True, "here").data == "here" and report.note(False, "here", "there").data == "there"
+    assert report.note(False, "here") is None
+
+
 def test_the_first_screen(tmp_path):
     "Before the notebooks, which then hide their contents; without one these are open."
     books = [write(tmp_path / "a.ipynb", "# A")]
