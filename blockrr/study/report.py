@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['note', 'html_table', 'markdown_table', 'show_missing', 'show_table', 'show_ablation', 'show_claims', 'describe_leads',
-           'provenance_line', 'html_report']
+           'provenance_line', 'plain_math', 'html_report']
 
 # %% ../../nbs/study/18_report.ipynb #1054cddd
 import html
 import math
+import re
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
@@ -279,6 +280,26 @@ def provenance_line(
         text += " (some from a working tree with changes that were not committed)"
     return text + "."
 
+# %% ../../nbs/study/18_report.ipynb #ed617059
+_SIGNS = {r"\epsilon": "ε", r"\sigma": "σ", r"\le": "≤", r"\ge": "≥", r"\infty": "∞", r"\,": " "}
+
+
+def _signs(found: re.Match) -> str:
+    "Write one formula with signs, if that is all it takes."
+    text = found[1]
+    for name, sign in _SIGNS.items():
+        text = re.sub(re.escape(name) + r"(?![a-z])", sign, text)
+    text = re.sub(r"\^(?:\{(.+?)\}|(.))", r"<sup>\1\2</sup>", text)
+    text = re.sub(r"_(?:\{(.+?)\}|(.))", r"<sub>\1\2</sub>", text)
+    return found[0] if re.search(r"[\\{}]", text) else text
+
+
+def plain_math(
+    source: str,  # Markdown
+) -> str:
+    "Write short formulas without TeX."
+    return re.sub(r"\$([^$`\n]{1,60})\$", _signs, source)
+
 # %% ../../nbs/study/18_report.ipynb #c8f5a84f
 class _Section(NamedTuple):
     "One executed notebook of a page."
@@ -315,7 +336,9 @@ def _section(path: str | Path) -> _Section:
     book.cells = [c for c in book.cells if not c.source.startswith("#| hide")]
     for cell in book.cells:
         if cell.cell_type == "markdown":
-            cell.source = _anchored(cell.source, Path(path).stem, heads)
+            cell.source = plain_math(_anchored(cell.source, Path(path).stem, heads))
+        for data in (o["data"] for o in cell.get("outputs", []) if "text/markdown" in o.get("data", {})):
+            data["text/markdown"] = plain_math(data["text/markdown"])
     hidden = {f"exclude_{part}": True for part in ("input", "input_prompt", "output_prompt", "anchor_links")}
     body, _ = HTMLExporter(template_name="basic", **hidden).from_notebook_node(book)
     return _Section(Path(path).stem, heads, body)
