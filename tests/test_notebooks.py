@@ -235,6 +235,16 @@ def test_a_slice_of_numbers(tmp_path):
     assert {(r["spec"]["epsilon"], r["spec"]["mechanism"]) for r in done.records} == {(2.0, "rr_on_bins")}
 
 
+@pytest.mark.parametrize("book", ["accuracy", "regression"])
+def test_a_slice_without_cells_is_an_error(tmp_path, book):
+    "Not an empty file of records."
+    done = papermill(
+        tmp_path, f"nbs/experiments/{book}.ipynb", "-r", "mechanisms", "", "-p", "output", tmp_path / "records"
+    )
+    assert not done.ok and "mechanisms, epsilons: needs at least one each, got none" in done.said
+    assert not (tmp_path / "records").exists()
+
+
 def test_records_are_found_from_anywhere(tmp_path):
     "Papermill runs a notebook in the folder where it is called."
     done = papermill(tmp_path, "nbs/experiments/ablation_l.ipynb")
