@@ -11,7 +11,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
 import blockrr as br
-from blockrr.privacy.evaluate import conformal_sets, evaluate, released_scorer
+from blockrr.privacy.conformal import conformal_sets
+from blockrr.privacy.evaluate import evaluate
+from blockrr.privacy.scorers import released_scorer
 
 ROOT = Path(__file__).resolve().parent.parent
 
