@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
@@ -111,6 +112,47 @@ def test_words_as_labels(judged):
     mechanism = br.rr(names.tolist(), 2.0)
     found = evaluate(names[p.argmax(1)], mechanism.privatize(names[truth], seed=1), mechanism)
     assert near(found.accuracy, (p.argmax(1) == truth).mean()) and found.log_loss is None
+
+
+def test_columns_in_another_order(judged):
+    "Classifiers of words sort their classes; the domain has an order of its own."
+    truth, p = judged
+    names = ["no", "yes", "maybe"]
+    mechanism = br.rr(names, 2.0)
+    released = mechanism.privatize(np.array(names)[truth], seed=1)
+    expected = evaluate(p, released, mechanism)
+    order = [2, 0, 1]
+    classes = [names[k] for k in order]
+    for found in (
+        evaluate(p[:, order], released, mechanism, classes=classes),
+        evaluate(pd.DataFrame(p[:, order], columns=classes), released, mechanism),
+        evaluate(pd.DataFrame(p), released, mechanism),
+    ):
+        assert found.accuracy == expected.accuracy and found.log_loss == expected.log_loss
+    sets = conformal_sets(p[:, order], released, mechanism, classes=classes)
+    assert sets.threshold == conformal_sets(p, released, mechanism).threshold
+    for bad in (["no", "yes"], ["no", "no", "maybe"], ["no", "yes", "never"]):
+        with pytest.raises(ValueError, match="classes: needs a different label of the domain for each of 3 columns"):
+            evaluate(p, released, mechanism, classes=bad)
+
+
+def test_a_picture_needs_probabilities(judged):
+    truth, p = judged
+    mechanism = MECHANISMS["rr"]
+    released = mechanism.privatize(truth, seed=1)
+    ax = evaluate(p, released, mechanism).plot()
+    assert len(ax.lines[1].get_xdata()) == 10
+    with pytest.raises(ValueError, match="plot: needs an evaluation of probabilities"):
+        evaluate(p.argmax(1), released, mechanism).plot()
+
+
+def test_old_names_warn():
+    from blockrr.privacy import evaluate as module
+
+    with pytest.warns(DeprecationWarning, match="use blockrr.privacy.scorers.released_scorer"):
+        assert module.released_scorer is br.released_scorer
+    with pytest.warns(DeprecationWarning, match="use blockrr.privacy.conformal.conformal_sets"):
+        assert module.conformal_sets is br.conformal_sets
 
 
 def test_labels_that_cannot_be_told_apart(judged):

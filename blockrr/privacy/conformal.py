@@ -41,13 +41,14 @@ def conformal_sets(
     coverage: float = 0.9,
     confidence: float | None = None,
     rows: Any = None,
+    classes: Any = None,
 ) -> ConformalSets:
     """Find sets of labels that hold the true label as often as asked, from released labels alone.
 
     Parameters
     ----------
     probabilities : array [n, K]
-        Of rows that the model has not seen, in the domain's order.
+        Of rows that the model has not seen.
     released : Release or column [n]
         What was released; rows without a released label are left out.
     mechanism : Mechanism, optional
@@ -58,12 +59,14 @@ def conformal_sets(
         That the coverage is at least this, from .5 to below 1. None: it is so on average.
     rows : array, optional
         Row numbers of the data set, or booleans: the rows that `probabilities` are for.
+    classes : sequence of labels, optional
+        Of the columns, such as a classifier's `classes_`; None: a data frame's columns, or the domain in its order.
 
     Returns
     -------
     ConformalSets
-        Called with probabilities [m, K] it gives the sets as booleans; it holds the `threshold` and the `coverage`
-        with its interval.
+        Called with probabilities [m, K] it gives the sets as booleans, columns in the same order; it holds the
+        `threshold` and the `coverage` with its interval.
 
     Raises
     ------
@@ -85,7 +88,7 @@ def conformal_sets(
     if confidence is not None and not 0.5 <= confidence < 1:
         raise ValueError(f"confidence: needs a number from .5 to below 1, got {confidence}")
     evidence, known, n = judged_rows(released, mechanism, rows)
-    p = check_probability_rows(probabilities, len(evidence.labels))
+    p = check_probability_rows(probabilities, evidence.labels, classes)
     if p is None or len(p) != n:
         wanted = f"{n} rows of {len(evidence.labels)}"
         raise ValueError(f"probabilities: needs {wanted}, got shape {np.shape(probabilities)}")

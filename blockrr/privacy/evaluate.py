@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['JudgedRows', 'judged_rows', 'unbiased_weights', 'Estimate', 'estimate_mean', 'Reliability', 'Evaluation',
-           'check_probability_rows', 'evaluate']
+           'in_domain_order', 'check_probability_rows', 'evaluate']
 
 # %% ../../nbs/privacy/47_evaluate.ipynb #190dc026
 import math
@@ -222,17 +222,67 @@ class Evaluation:
                 lines.append(f"  {name.replace('_', ' '):18s}{found!r}")
         return "\n".join(lines)
 
+    def plot(self, ax: Any = None) -> Any:
+        """Draw how often the predicted label is true against its probability; needs matplotlib, and probabilities.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Where to draw; new axes if left out.
+
+        Returns
+        -------
+        matplotlib axes
+        """
+        return _picture(self, ax)
+
+
+def _picture(found, ax):
+    if found.calibration is None:
+        raise ValueError("plot: needs an evaluation of probabilities, got one of labels")
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
+    ax = ax or plt.subplots(figsize=(4.2, 4), layout="constrained")[1]
+    p, hit = found.calibration.probability, found.calibration.accuracy
+    ax.plot([0, 1], [0, 1], color="grey", linewidth=1)
+    ax.vlines(p, hit.low, hit.high, color="#0072B2", linewidth=1)
+    ax.plot(p, hit.value, "o", color="#0072B2")
+    ax.set(xlabel="probability of the predicted label", ylabel="how often it is the true one", xlim=(0, 1), ylim=(0, 1))
+    return ax
+
+
+def in_domain_order(
+    p: np.ndarray,  # float [n, C]
+    classes,  # C labels, those of the columns
+    labels,  # K labels, those of the domain
+) -> np.ndarray:  # float64 [n, K]; ValueError for a class that is not in the domain
+    "Bring a classifier's probabilities into the order of the domain; 0 for labels that it does not know."
+    names = np.asarray(classes).tolist()
+    place = {label: i for i, label in enumerate(labels)}
+    if len(names) != p.shape[1] or len(set(names)) < len(names) or not place.keys() >= set(names):
+        raise ValueError(f"classes: needs a different label of the domain for each of {p.shape[1]} columns")
+    out = np.zeros((len(p), len(place)))
+    out[:, [place[name] for name in names]] = p
+    return out
+
 
 def check_probability_rows(
-    predictions,  # labels [n] or probabilities [n, K]
-    n_labels: int,
+    predictions,  # labels [n] or probabilities [n, C]
+    labels,  # K labels, those of the domain
+    classes=None,  # C labels, those of the columns; None: a data frame's columns, else the domain
 ) -> np.ndarray | None:  # float64 [n, K]; None: these are labels; ValueError otherwise
     "Refuse rows that are no probabilities."
     if np.ndim(predictions) != 2:
         return None
     p = as_numbers(predictions, "predictions")
-    if p.shape[1] != n_labels:
-        raise ValueError(f"predictions: needs a probability for each of {n_labels} labels, got shape {p.shape}")
+    if classes is None and (columns := getattr(predictions, "columns", None)) is not None:
+        classes = None if list(columns) == list(range(p.shape[1])) else columns
+    if classes is not None:
+        p = in_domain_order(p, classes, labels)
+    if p.shape[1] != len(labels):
+        raise ValueError(f"predictions: needs a probability for each of {len(labels)} labels, got shape {p.shape}")
     if not np.isfinite(p).all() or p.min(initial=0) < 0 or np.abs(p.sum(1) - 1).max(initial=0) > 1e-3:
         raise ValueError("predictions: needs rows of probabilities that sum to 1")
     return p
@@ -262,6 +312,7 @@ def evaluate(
     mechanism: Mechanism | None = None,
     *,
     rows: Any = None,
+    classes: Any = None,
     level: float = 0.95,
 ) -> Evaluation:
     """Judge predictions by released labels alone.
@@ -273,13 +324,16 @@ def evaluate(
     Parameters
     ----------
     predictions : array [n] or [n, K]
-        Labels of the domain, or probabilities in its order; one row for each row of the data set, or of `rows`.
+        Labels of the domain, or probabilities; one row for each row of the data set, or of `rows`.
     released : Release or column [n]
         What was released; rows without a released label are left out.
     mechanism : Mechanism, optional
         Of a released column.
     rows : array, optional
         Row numbers of the data set, or booleans: the rows that `predictions` are for, those held out.
+    classes : sequence of labels, optional
+        Of the columns of probabilities, such as a classifier's `classes_`; None: a data frame's columns, or the
+        domain in its order. scikit-learn's own classifiers sort their classes, which may be another order.
     level : float
         Of the intervals, between 0 and 1.
 
@@ -307,7 +361,7 @@ def evaluate(
         raise ValueError(f"level: needs a number between 0 and 1, got {level}")
     evidence, known, n = judged_rows(released, mechanism, rows)
     n_labels = len(evidence.labels)
-    p = check_probability_rows(predictions, n_labels)
+    p = check_probability_rows(predictions, evidence.labels, classes)
     predicted = Domain(evidence.labels).encode(predictions) if p is None else p.argmax(1)
     if len(predicted) != n:
         raise ValueError(f"predictions: needs {n} rows, got {len(predicted)}")

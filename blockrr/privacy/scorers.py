@@ -11,22 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from .evaluate import evaluate
+from .evaluate import evaluate, in_domain_order
 from .mechanism import Mechanism
 
 # %% ../../nbs/privacy/48_scorers.ipynb #b96ed22c
 SCORES = ("likelihood", "accuracy", "balanced_accuracy", "log_loss", "auc")
-
-
-def _in_order(model, p, labels) -> np.ndarray:  # [n, K]
-    "A classifier's probabilities in the order of the domain; 0 for labels that it does not know."
-    out = np.zeros((len(p), len(labels)))
-    where = {label: i for i, label in enumerate(labels)}
-    for column, label in enumerate(np.asarray(model.classes_).tolist()):
-        if label not in where:
-            raise ValueError("scorer: the estimator knows a class that is not in the mechanism's domain")
-        out[:, where[label]] = p[:, column]
-    return out
 
 
 def released_scorer(mechanism: Mechanism, score: str = "likelihood") -> Callable[[Any, Any, Any], float]:
@@ -67,10 +56,9 @@ def released_scorer(mechanism: Mechanism, score: str = "likelihood") -> Callable
         raise ValueError(f"score: needs one of {', '.join(SCORES)}, got {score!r}")
 
     def scorer(estimator: Any, X: Any, released: Any) -> float:
-        labels = mechanism.labels
         if score in ("accuracy", "balanced_accuracy"):
             return float(getattr(evaluate(estimator.predict(X), released, mechanism), score).value)
-        p = _in_order(estimator, np.asarray(estimator.predict_proba(X)), labels)
+        p = in_domain_order(np.asarray(estimator.predict_proba(X)), estimator.classes_, mechanism.labels)
         if score == "likelihood":
             L = mechanism.likelihood(released)
             return float(np.log(np.maximum((p * L).sum(1), 1e-15)).mean())
