@@ -104,3 +104,7 @@ def test_no_label_stands_in_any_form():
     secret = br.release(["zqx1", "zqx2"] * 300, 1, ["zqx1", "zqx2"])
     for text in (secret.statement.to_markdown(), secret.statement.to_html(), str(secret.statement.to_registry())):
         assert "zqx" not in text
+
+
+def test_a_notebook_shows_the_page():
+    assert OUT.statement._repr_markdown_() == OUT.statement.to_markdown()
