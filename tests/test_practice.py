@@ -34,7 +34,7 @@ def test_every_public_name_is_in_a_lesson():
 def test_steps_are_short(path):
     "Three lines, or a block of four for an error or a warning that is meant to be seen; no line is too wide."
     for source in cells(path):
-        lines = source.splitlines()
+        lines = [line for line in source.splitlines() if line]
         assert max(map(len, lines)) <= 112
         if source.startswith(("#| hide", "import ", "from ")):
             continue
