@@ -177,10 +177,11 @@ def check_weights(
 
 def warn_of_nothing(
     name: str,  # of the learner
+    instead: str = "the class shares",  # what it predicts
 ):
     "Say that nothing could be learnt."
     warnings.warn(
         f"{name}: the released labels say nothing about the features that shows on rows left out; "
-        "every row gets the class shares. Use more rows, a larger epsilon or other features",
+        f"every row gets {instead}. Use more rows, a larger epsilon or other features",
         stacklevel=4,
     )
