@@ -136,6 +136,16 @@ def test_columns_in_another_order(judged):
             evaluate(p, released, mechanism, classes=bad)
 
 
+def test_a_release_says_what_released_a_part_of_it(judged):
+    truth, p = judged
+    out = br.release(truth, 2.0, 3, seed=1)
+    part = slice(0, 10_000)
+    expected = evaluate(p[part], out.labels[part], out.mechanism)
+    assert evaluate(p[part], out.labels[part], out).accuracy == expected.accuracy
+    sets = conformal_sets(p[part], out.labels[part], out)
+    assert sets.threshold == conformal_sets(p[part], out.labels[part], out.mechanism).threshold
+
+
 def test_a_picture_needs_probabilities(judged):
     truth, p = judged
     mechanism = MECHANISMS["rr"]

@@ -13,6 +13,7 @@ import numpy as np
 
 from .evaluate import Estimate, check_probability_rows, estimate_mean, judged_rows, unbiased_weights
 from .mechanism import Mechanism
+from .release import Release
 
 # %% ../../nbs/privacy/49_conformal.ipynb #ef3de89f
 class ConformalSets(NamedTuple):
@@ -36,7 +37,7 @@ def _rising(curve) -> np.ndarray:
 def conformal_sets(
     probabilities: Any,
     released: Any,
-    mechanism: Mechanism | None = None,
+    mechanism: Mechanism | Release | None = None,
     *,
     coverage: float = 0.9,
     confidence: float | None = None,
@@ -51,14 +52,14 @@ def conformal_sets(
         Of rows that the model has not seen.
     released : Release or column [n]
         What was released; rows without a released label are left out.
-    mechanism : Mechanism, optional
-        Of a released column.
+    mechanism : Mechanism or Release, optional
+        Of a released column; or the release that the column is a part of.
     coverage : float
         How often the sets are to hold the true label, between 0 and 1.
     confidence : float, optional
         That the coverage is at least this, from .5 to below 1. None: it is so on average.
     rows : array, optional
-        Row numbers of the data set, or booleans: the rows that `probabilities` are for.
+        The rows that `probabilities` are for, as in `evaluate`.
     classes : sequence of labels, optional
         Of the columns, such as a classifier's `classes_`; None: a data frame's columns, or the domain in its order.
 

@@ -38,7 +38,7 @@ def _table_of(mechanism):  # float64 [K, M]; None where it is too large
 
 def judged_rows(
     released,  # Release, or column [n]
-    mechanism,  # Mechanism of a column; None with a release
+    mechanism,  # Mechanism of a column, or the Release that it is a part of; None with a release
     rows,  # row numbers or booleans, of the predictions; None: every row
 ) -> tuple:  # (JudgedRows, int [m]: which of the predictions they are, how many predictions there must be)
     "Gather what was released for the rows that predictions are for."
@@ -51,6 +51,7 @@ def judged_rows(
     else:
         if mechanism is None:
             raise TypeError("mechanism: needs the mechanism of the released column, got None")
+        mechanism = mechanism.mechanism if isinstance(mechanism, Release) else mechanism
         if not isinstance(mechanism, Mechanism):
             raise TypeError(f"mechanism: needs a Mechanism, got {type(mechanism).__name__}")
         likelihood = mechanism.likelihood(released)
@@ -309,7 +310,7 @@ def _with_probabilities(p, w, level) -> dict:
 def evaluate(
     predictions: Any,
     released: Any,
-    mechanism: Mechanism | None = None,
+    mechanism: Mechanism | Release | None = None,
     *,
     rows: Any = None,
     classes: Any = None,
@@ -327,10 +328,11 @@ def evaluate(
         Labels of the domain, or probabilities; one row for each row of the data set, or of `rows`.
     released : Release or column [n]
         What was released; rows without a released label are left out.
-    mechanism : Mechanism, optional
-        Of a released column.
+    mechanism : Mechanism or Release, optional
+        Of a released column; or the release that the column is a part of.
     rows : array, optional
-        Row numbers of the data set, or booleans: the rows that `predictions` are for, those held out.
+        The rows that `predictions` are for, those held out: their numbers in the data set, in the order of the
+        predictions; or booleans, with predictions in the order of the data set.
     classes : sequence of labels, optional
         Of the columns of probabilities, such as a classifier's `classes_`; None: a data frame's columns, or the
         domain in its order. scikit-learn's own classifiers sort their classes, which may be another order.

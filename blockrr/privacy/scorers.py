@@ -13,20 +13,21 @@ import numpy as np
 
 from .evaluate import evaluate, in_domain_order
 from .mechanism import Mechanism
+from .release import Release
 
 # %% ../../nbs/privacy/48_scorers.ipynb #b96ed22c
 SCORES = ("likelihood", "accuracy", "balanced_accuracy", "log_loss", "auc")
 
 
-def released_scorer(mechanism: Mechanism, score: str = "likelihood") -> Callable[[Any, Any, Any], float]:
+def released_scorer(mechanism: Mechanism | Release, score: str = "likelihood") -> Callable[[Any, Any, Any], float]:
     """Make a scorer that judges by released labels, and estimates what true ones would say.
 
     For `GridSearchCV(..., scoring=)`, `cross_val_score` and their like, whose labels are the released ones.
 
     Parameters
     ----------
-    mechanism : Mechanism
-        That released the labels.
+    mechanism : Mechanism or Release
+        That released the labels, or the release that they are a part of.
     score : str
         "likelihood", the mean log-probability of what was released, which chooses settings best; or an estimate of
         what true labels would say: "accuracy", "balanced_accuracy", "log_loss" (negative) or "auc".
@@ -38,8 +39,8 @@ def released_scorer(mechanism: Mechanism, score: str = "likelihood") -> Callable
 
     Raises
     ------
-    ValueError
-        For another score; and when scoring, for a class that is not in the mechanism's domain.
+    TypeError, ValueError
+        For another score, or what is no mechanism; and when scoring, for a class that is not in the mechanism's domain.
 
     Examples
     --------
@@ -54,15 +55,18 @@ def released_scorer(mechanism: Mechanism, score: str = "likelihood") -> Callable
     """
     if score not in SCORES:
         raise ValueError(f"score: needs one of {', '.join(SCORES)}, got {score!r}")
+    used = mechanism.mechanism if isinstance(mechanism, Release) else mechanism
+    if not isinstance(used, Mechanism):
+        raise TypeError(f"mechanism: needs a Mechanism or a Release, got {type(used).__name__}")
 
     def scorer(estimator: Any, X: Any, released: Any) -> float:
         if score in ("accuracy", "balanced_accuracy"):
-            return float(getattr(evaluate(estimator.predict(X), released, mechanism), score).value)
-        p = in_domain_order(np.asarray(estimator.predict_proba(X)), estimator.classes_, mechanism.labels)
+            return float(getattr(evaluate(estimator.predict(X), released, used), score).value)
+        p = in_domain_order(np.asarray(estimator.predict_proba(X)), estimator.classes_, used.labels)
         if score == "likelihood":
-            L = mechanism.likelihood(released)
+            L = used.likelihood(released)
             return float(np.log(np.maximum((p * L).sum(1), 1e-15)).mean())
-        found = getattr(evaluate(p, released, mechanism), score)
+        found = getattr(evaluate(p, released, used), score)
         return -float(found.value) if score == "log_loss" else float(found.value)
 
     return scorer
