@@ -112,3 +112,7 @@ def test_the_page_says_who_chose_the_mechanism_and_from_what():
     assert chosen.statement.choice and chosen.statement.choice in chosen.statement.to_markdown()
     (answer,) = [h.answer for h in hazards(chosen.statement) if h.hazard.startswith("Choices")]
     assert ("other rows" in answer) == bool(chosen.statement.rows_prior)
+
+
+def test_a_notebook_shows_the_page():
+    assert OUT.statement._repr_markdown_() == OUT.statement.to_markdown()

@@ -209,7 +209,7 @@ class NoiseAwareRegressor(RegressorMixin, BaseEstimator):
         self.mean_ = float(prior @ evidence.values)
         self._fit_rounds(X, first, evidence, w)
         if not self.informative_:
-            warn_of_nothing(type(self).__name__)
+            warn_of_nothing(type(self).__name__, "the estimated mean")
         return self
 
     def _fit_rounds(self, X, targets, evidence, weights):

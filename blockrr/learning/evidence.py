@@ -41,7 +41,7 @@ def _evidence_of_likelihood(likelihood, classes) -> LabelEvidence:
 
 def label_evidence(
     y,  # a Release, a column of released labels, or of true labels where neither mechanism nor likelihood is given
-    mechanism=None,  # the Mechanism of the column
+    mechanism=None,  # the Mechanism of the column, or the Release that it is a part of
     likelihood: np.ndarray | None = None,  # float [n, K], in place of y
     *,
     classes=None,  # [K] labels of the columns of likelihood; None: 0 .. K-1
@@ -55,6 +55,8 @@ def label_evidence(
         if mechanism is not None:
             raise TypeError("mechanism: a release holds its own; leave it out")
         return LabelEvidence(y.likelihood, np.asarray(y.mechanisms[0].labels), True)
+    if isinstance(mechanism, Release):
+        mechanism = mechanism.mechanism
     if isinstance(mechanism, SetMechanism):
         return LabelEvidence(mechanism.likelihood(y), np.asarray(mechanism.labels), True)
     if mechanism is not None:
@@ -166,6 +168,8 @@ def check_weights(
     n: int,  # rows
 ) -> np.ndarray:  # float64 [n], >= 0; ValueError otherwise
     "Give a weight for every row."
+    if hasattr(sample_weight, "privatize"):
+        raise TypeError("sample_weight: needs numbers, got a mechanism; pass it by name, as mechanism=")
     w = np.ones(n) if sample_weight is None else np.asarray(sample_weight, float)
     w = np.full(n, float(w)) if w.ndim == 0 else w
     if w.shape != (n,) or not np.isfinite(w).all() or w.min(initial=0) < 0:
@@ -177,10 +181,11 @@ def check_weights(
 
 def warn_of_nothing(
     name: str,  # of the learner
+    instead: str = "the class shares",  # what it predicts
 ):
     "Say that nothing could be learnt."
     warnings.warn(
         f"{name}: the released labels say nothing about the features that shows on rows left out; "
-        "every row gets the class shares. Use more rows, a larger epsilon or other features",
+        f"every row gets {instead}. Use more rows, a larger epsilon or other features",
         stacklevel=4,
     )

@@ -344,8 +344,8 @@ class LabelDPClassifier(ClassifierMixin, BaseEstimator):
             What was released; without a mechanism, true labels.
         sample_weight : array [n], optional
             Counts of the rows, >= 0.
-        mechanism : Mechanism, optional
-            Of the column y.
+        mechanism : Mechanism or Release, optional
+            Of the column y; or the release that it is a part of.
         likelihood : array [n, K], optional
             In place of y: the probability of what was released for each row, given each class.
         classes : sequence of K labels, optional

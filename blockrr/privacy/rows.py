@@ -161,6 +161,8 @@ def named_rows(
     "Return what names each row in its cipher block."
     if isinstance(rows, range):
         rows = np.arange(rows.start, rows.stop, rows.step)
+    if getattr(rows, "nlevels", 0) == 1:  # the index of a pandas table
+        rows = rows.to_numpy()
     try:
         column = column_array(rows)
     except (TypeError, ValueError):
