@@ -14,7 +14,8 @@ tables = cfg["tables_requirements"].split()  # learners for tables, without torc
 learn = cfg["learn_requirements"].split()
 study = learn + cfg["study_requirements"].split()  # the study's default learner is in the learning room
 dev = study + cfg["dev_requirements"].split()
-statuses = ["1 - Planning", "2 - Pre-Alpha", "3 - Alpha", "4 - Beta", "5 - Production/Stable", "6 - Mature", "7 - Inactive"]
+statuses = ["Planning", "Pre-Alpha", "Alpha", "Beta", "Production/Stable", "Mature", "Inactive"]
+status = int(cfg["status"])
 readme = here / "README.md"
 
 setup(
@@ -35,7 +36,7 @@ setup(
     },
     keywords=cfg["keywords"].split(),
     classifiers=[
-        "Development Status :: " + statuses[int(cfg["status"]) - 1],
+        f"Development Status :: {status} - {statuses[status - 1]}",
         "Intended Audience :: " + cfg["audience"],
         "Intended Audience :: Developers",
         "Natural Language :: " + cfg["language"],

@@ -1,10 +1,9 @@
 """Compare the records of a run with committed digests.
 
-    python tools/digests.py runs/smoke                 each record file against results/smoke.json; status 1 if one differs
-    python tools/digests.py runs/smoke --write         write results/smoke.json
+    python tools/digests.py runs/smoke            against results/smoke.json; status 1 if a file differs
+    python tools/digests.py runs/smoke --write    write results/smoke.json
 
-A digest is of what was computed: specs, released labels' consequences, accuracies and details. Commit, time and
-machine are left out.
+A digest is of what was computed: specs, accuracies, details. Commit, time and machine are left out.
 """
 
 import argparse
