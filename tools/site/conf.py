@@ -18,7 +18,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 nitpicky = False  # numpy's and pandas' names have no pages here
 
 nb_execution_mode = "off"  # notebooks are shown as they were committed
-nb_number_source_lines = False
+nb_render_markdown_format = "myst"  # tables and links of what cells show, as in prose
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
 myst_dmath_double_inline = True
 myst_heading_anchors = 4

@@ -184,13 +184,18 @@ def api_pages() -> dict[str, str]:
     return pages
 
 
-def shown_links(cell: dict) -> dict:
-    "Links in what a cell shows lead to pages: only prose has them resolved by the generator."
+def shown(cell: dict, folder: str, pages: set, repository: str) -> dict:
+    "A cell with links that lead to pages, in prose and in what it shows; a ± stays with its numbers."
+    if cell["cell_type"] == "markdown":
+        cell["source"] = relink(cell["source"], folder, pages, repository)
     for output in cell.get("outputs", []):
         data = output.get("data", {})
         for kind in {"text/markdown", "text/html"} & set(data):
-            text = "".join(data[kind]).replace(" ± ", "\u00a0±\u00a0")
-            data[kind] = re.sub(r"(\]\(|href=\")(?![a-z]+:)([^)\"]+)\.ipynb", r"\1\2.html", text)
+            data[kind] = "".join(data[kind]).replace(" ± ", "\u00a0±\u00a0")
+        if "text/markdown" in data:
+            data["text/markdown"] = relink(data["text/markdown"], folder, pages, repository)
+        if "text/html" in data:
+            data["text/html"] = re.sub(r"(href=\")(?![a-z]+:)([^\"]+)\.ipynb", r"\1\2.html", data["text/html"])
     return cell
 
 
@@ -218,10 +223,8 @@ def pages_of(repository: str) -> dict[str, str]:
     for path in books:
         folder = path.parent.relative_to(ROOT).as_posix()
         book = json.loads(path.read_text(encoding="utf-8"))
-        book["cells"] = [shown_links(c) for c in map(page_cell, book["cells"]) if c]
-        for cell in book["cells"]:
-            if cell["cell_type"] == "markdown":
-                cell["source"] = relink(cell["source"], folder, known, repository)
+        cells = [c for c in map(page_cell, book["cells"]) if c]
+        book["cells"] = [shown(c, folder, known, repository) for c in cells]
         if path == NBS / "index.ipynb":
             book = index_page(book, groups)
         pages[path.relative_to(NBS).as_posix()] = json.dumps(book)
