@@ -11,7 +11,7 @@ import blockrr as br
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools" / "site"))
-import check  # noqa: E402
+import linkcheck  # noqa: E402
 import stage  # noqa: E402
 
 REPOSITORY = "https://github.com/blockrr/blockrr"
@@ -98,12 +98,12 @@ def site(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b.html").write_text('<h1 id="top-of-b">b</h1><a href="../index.html#here">up</a>')
     (tmp_path / "index.html").write_text('<p id="here"><a href="a/b.html#top-of-b">b</a><a href="#here">x</a></p>')
-    check.page.cache_clear()
+    linkcheck.page.cache_clear()
     return tmp_path
 
 
 def test_a_good_site_has_no_faults(site):
-    assert check.check(site) == []
+    assert linkcheck.check(site) == []
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,9 @@ def test_a_good_site_has_no_faults(site):
 )
 def test_faults_of_a_site_are_found(site, html, fault):
     (site / "index.html").write_text('<p id="here">' + html)
-    [found] = check.check(site)
+    [found] = linkcheck.check(site)
     assert fault in found
 
 
 def test_an_empty_folder_is_no_site(tmp_path):
-    assert check.check(tmp_path)
+    assert linkcheck.check(tmp_path)

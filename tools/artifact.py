@@ -213,8 +213,8 @@ def text() -> str:
     lines += [
         "",
         "*Equal digits*: with the versions in the record, released labels and accuracies are those of the records, "
-        "digit by digit. This was seen for the smoke profile and for one slice each of the others, in an environment of the pinned "
-        "packages, on processors of one kind. Another processor or other versions may round "
+        "digit by digit. This was seen for the smoke profile and for one slice each of the others, in an "
+        "environment of the pinned packages, on processors of one kind. Another processor or other versions may round "
         "differently. Then the released labels are still the same, since they are drawn by integers, but a learner's "
         "choice between near ties can differ, and with it an accuracy in its last digits. The differences between "
         "mechanisms must stay within the standard deviations that the tables print.",

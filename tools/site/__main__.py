@@ -15,7 +15,7 @@ import time
 from configparser import ConfigParser
 from pathlib import Path
 
-from check import check, weight
+from linkcheck import check, weight
 from stage import stage
 
 HERE = Path(__file__).resolve().parent
