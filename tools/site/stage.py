@@ -99,8 +99,8 @@ def relink(text: str, folder: str, pages: set, repository: str) -> str:
 
 
 def sections(books: list[Path]) -> dict[str, list[Path]]:
-    "The notebooks of each folder, in the order of SECTIONS."
-    return {f: [p for p in books if p.parent == NBS / f] for f in SECTIONS}
+    "The notebooks of each folder, those of `nbs/` itself first."
+    return {f: [p for p in books if p.parent == NBS / f] for f in ("", *SECTIONS)}
 
 
 def first_lines(path: Path) -> tuple[str, str]:
@@ -203,7 +203,8 @@ def index_page(book: dict, groups: dict) -> dict:
     "The first page, with the lists that the sidebar shows."
     papers = [name for name in PAPERS if (ROOT / name).exists()]
     start = [f"start/{name}.ipynb" for name in ("reader", "reproducer", "practitioner")]
-    rooms = [f"{folder}/index" for folder, group in groups.items() if group and folder != "start"]
+    start += [p.name for p in groups[""] if p.name != "index.ipynb"]
+    rooms = [f"{folder}/index" for folder, group in groups.items() if group and folder not in ("", "start")]
     trees = [toctree(start, "Start"), toctree(rooms, "Notebooks"), toctree(["api/index", *papers], "Reference")]
     cell = {"cell_type": "markdown", "id": "contents", "metadata": {}, "source": "\n\n".join(trees)}
     return {**book, "cells": [*book["cells"], cell]}
@@ -214,7 +215,7 @@ def pages_of(repository: str) -> dict[str, str]:
     books = [p for p in sorted(NBS.rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
     known = {p.relative_to(ROOT).as_posix() for p in books}
     groups = sections(books)
-    left = set(books) - {NBS / "index.ipynb"} - {p for group in groups.values() for p in group}
+    left = set(books) - {p for group in groups.values() for p in group}
     if left:
         raise SystemExit(
             f"tools/site/stage.py: SECTIONS: needs the folders of {', '.join(p.name for p in sorted(left))}"
@@ -229,7 +230,7 @@ def pages_of(repository: str) -> dict[str, str]:
             book = index_page(book, groups)
         pages[path.relative_to(NBS).as_posix()] = json.dumps(book)
     for folder, group in groups.items():
-        if group and folder != "start":
+        if group and folder not in ("", "start"):
             pages[f"{folder}/index.md"] = section_page(folder, group)
     for name in PAPERS:
         if (ROOT / name).exists():
