@@ -1,5 +1,5 @@
 """Label differential privacy by block randomised response; see https://blockrr.github.io/blockrr."""
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 from blockrr.privacy.advise import advise
 from blockrr.privacy.audit import audit
