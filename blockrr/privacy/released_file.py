@@ -22,8 +22,8 @@ from .set_columns import SEPARATOR, check_separator, members_of, numbers_of_sets
 from .sets import SetMechanism
 
 # %% auto #0
-__all__ = ['METADATA', 'FileKind', 'file_kind', 'companion_path', 'need_arrow', 'label_texts', 'codes_of', 'set_numbers_of',
-           'save_release', 'read_facts', 'read_column']
+__all__ = ['METADATA', 'FileKind', 'file_kind', 'companion_path', 'need_arrow', 'longest_text', 'regrouped', 'label_texts',
+           'codes_of', 'set_numbers_of', 'save_release', 'read_facts', 'read_column']
 
 # %% ../../nbs/privacy/29_released_file.ipynb #de014788
 METADATA = b"blockrr"  # the key of a companion in the metadata of Parquet and Arrow files
@@ -75,6 +75,76 @@ def need_arrow(
     except ImportError:
         raise ImportError(f"{name}: Parquet and Arrow files need PyArrow: pip install 'blockrr[files]'") from None
     return pyarrow
+
+# %% ../../nbs/privacy/29_released_file.ipynb #97192677
+def _lengths(column: Any) -> Any:  # None for a column of another kind
+    "Return how many bytes each text of a column has."
+    import pyarrow.compute as pc
+    import pyarrow.types as kinds
+
+    plain = kinds.is_string(column.type) or kinds.is_binary(column.type)
+    return pc.binary_length(column) if plain or kinds.is_large_string(column.type) else None
+
+
+def longest_text(
+    column: Any,  # an Arrow array
+) -> int:  # 0 for a column of another kind
+    "Return how many bytes the longest text of a column has."
+    import pyarrow.compute as pc
+
+    lengths = _lengths(column)
+    return 0 if lengths is None else pc.max(lengths).as_py() or 0
+
+
+def _volume(column: Any) -> int:
+    "Return about how many bytes a column holds: the same for a whole as for its parts together."
+    import pyarrow.compute as pc
+    import pyarrow.types as kinds
+
+    lengths = _lengths(column)
+    if lengths is not None:
+        return 8 * len(column) + (pc.sum(lengths).as_py() or 0)
+    if kinds.is_list(column.type) or kinds.is_large_list(column.type) or kinds.is_fixed_size_list(column.type):
+        return 8 * len(column) + _volume(column.flatten())
+    return 16 * len(column)
+
+
+def _units(tables: Iterator, rows: int) -> Iterator:
+    "Cut tables anew, into ones of so many rows; the last may be shorter."
+    pa = need_arrow("source")
+    held = None
+    for table in tables:
+        held = table if held is None else pa.concat_tables([held, table])
+        while held.num_rows >= rows:
+            yield held.slice(0, rows)
+            held = held.slice(rows)
+    if held is not None and held.num_rows:
+        yield held
+
+
+def regrouped(
+    tables: Iterator,  # of Arrow, with one schema that has columns
+    unit: int,  # rows that stay together
+    most: int,  # rows of a table, a multiple of it
+    size: int = 1 << 24,  # bytes that fill a table
+) -> Iterator:  # Arrow tables, each of one piece
+    """Cut tables anew, at places that follow from their rows and columns alone.
+
+    Batches of the file that was read end where its bytes say, true labels among them: whoever read row groups of the
+    same sizes in the released file would learn of true labels.
+    """
+    pa = need_arrow("source")
+    held: list = []
+    rows = volume = 0
+    for part in _units(tables, unit):
+        held.append(part)
+        rows += part.num_rows
+        volume += sum(_volume(chunk) for column in part.columns for chunk in column.chunks)
+        if volume >= size or rows + unit > most:
+            yield pa.concat_tables(held).combine_chunks()
+            held, rows, volume = [], 0, 0
+    if held:
+        yield pa.concat_tables(held).combine_chunks()
 
 # %% ../../nbs/privacy/29_released_file.ipynb #8bb56a0a
 def label_texts(
