@@ -12,6 +12,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
+from pyarrow import feather  # noqa: E402
 
 import blockrr as br  # noqa: E402
 from blockrr.privacy.labels import Domain  # noqa: E402
@@ -292,3 +293,29 @@ def test_packed_text_is_the_same_in_any_pieces():
                 f.write(text[start : start + step])
         packs.append(held.getvalue())
     assert packs[0] == packs[1] == packs[2] and gzip.decompress(packs[0]) == text
+
+
+@pytest.mark.parametrize("name", ["s.csv.gz", "s.parquet", "s.arrow"])
+def test_a_damaged_source_is_named_and_nothing_is_drawn(tmp_path, name):
+    table = pa.table({"id": [f"{i * 7919 % 10007}" for i in range(4000)], "y": ["yes", "no"] * 2000})
+    path, rng = tmp_path / name, np.random.default_rng(3)
+    if name == "s.csv.gz":
+        rows = zip(*(column.to_pylist() for column in table.columns))
+        path.write_bytes(gzip.compress(("id,y\n" + "".join(f"{i},{y}\n" for i, y in rows)).encode(), mtime=0))
+    elif name == "s.parquet":
+        pq.write_table(table, path)
+    else:
+        feather.write_feather(table, path, compression="uncompressed")
+    data, refused = path.read_bytes(), 0
+    for _ in range(40):
+        at = int(rng.integers(len(data)))
+        path.write_bytes(data[:at] + rng.bytes(12) + data[at + 12 :])
+        try:
+            release_file(path, tmp_path / "t.csv", "y", DOMAIN, 1, method="rr")
+        except ValueError as e:
+            assert str(path) in str(e) or str(e).startswith(("--column", "labels")), str(e)
+            refused += 1
+            assert not list(tmp_path.glob("*t.csv*"))
+        for made in tmp_path.glob("t.csv*"):
+            made.unlink()
+    assert refused

@@ -10,6 +10,7 @@ import gzip
 import io
 import os
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from .sets import SetMechanism
 
 # %% auto #0
 __all__ = ['METADATA', 'FileKind', 'file_kind', 'companion_path', 'need_arrow', 'longest_text', 'regrouped', 'label_texts',
-           'codes_of', 'set_numbers_of', 'save_release', 'read_facts', 'read_column']
+           'codes_of', 'set_numbers_of', 'save_release', 'arrow_schema', 'read_facts', 'read_column']
 
 # %% ../../nbs/privacy/29_released_file.ipynb #de014788
 METADATA = b"blockrr"  # the key of a companion in the metadata of Parquet and Arrow files
@@ -310,7 +311,7 @@ def _text_column(path: Path, column: str, delimiter: str) -> list[str]:
             return list(_fields(csv.reader(f, delimiter=delimiter, strict=True), path, column))
     except UnicodeDecodeError:
         raise ValueError(f"{path}: is not UTF-8 text") from None
-    except (csv.Error, EOFError, gzip.BadGzipFile) as e:
+    except (csv.Error, EOFError, gzip.BadGzipFile, zlib.error) as e:
         raise ValueError(f"{path}: cannot be read ({e}); cut off, or of another kind than its name says?") from None
     finally:
         csv.field_size_limit(limit)
@@ -328,28 +329,37 @@ def _fields(lines: Iterator[list[str]], path: Path, column: str) -> Iterator[str
         yield line[at]
 
 
-def _arrow_schema(path: Path, kind: FileKind) -> Any:
-    pa = need_arrow()
+def arrow_schema(
+    path: Path,
+    kind: FileKind,  # parquet or arrow
+    name: str = "path",  # the parameter that asks for it
+) -> Any:  # a schema; ValueError for another kind of file, or a damaged one
+    "Read the schema of a Parquet or Arrow file."
+    pa = need_arrow(name)
     try:
         if kind.kind == "parquet":
             return pa.parquet.read_schema(path)
-        with pa.memory_map(os.fspath(path)) as source:
+        with pa.OSFile(os.fspath(path)) as source:
             return pa.ipc.open_file(source).schema
-    except pa.ArrowInvalid:
+    except (pa.ArrowException, OSError) as e:
+        if getattr(e, "errno", None):
+            raise
         raise ValueError(f"{path}: is no {kind.kind} file; cut off, or of another kind than its name says?") from None
 
 
 def _arrow_column(path: Path, kind: FileKind, column: str) -> list:
     pa = need_arrow()
-    names = _arrow_schema(path, kind).names
+    names = arrow_schema(path, kind).names
     if names.count(column) != 1:
         raise _no_such_column(path, column, names)
     try:
         if kind.kind == "parquet":
             return pa.parquet.read_table(path, columns=[column]).column(0).to_pylist()
-        with pa.memory_map(os.fspath(path)) as source:
-            return pa.ipc.open_file(source).read_all().column(column).to_pylist()
-    except (pa.ArrowInvalid, OSError):
+        with pa.OSFile(os.fspath(path)) as source:
+            held = pa.ipc.open_file(source).read_all().column(column)
+            held.validate(full=True)  # a place outside of its text would end the process
+            return held.to_pylist()
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         raise ValueError(f"{path}: is damaged, its column {column!r} cannot be read") from None
 
 
@@ -361,12 +371,12 @@ def read_facts(
     if not Path(path).exists():
         raise FileNotFoundError(f"path: there is no file {path}")
     if kind.kind != "text":
-        held = (_arrow_schema(Path(path), kind).metadata or {}).get(METADATA)
+        held = (arrow_schema(Path(path), kind).metadata or {}).get(METADATA)
         if held is not None:
-            return read_companion(held.decode(), os.fspath(path))
+            return read_companion(held, os.fspath(path))
     if not beside.exists():
         raise FileNotFoundError(f"path: {path} has no companion {beside.name}; keep the two together")
-    return read_companion(beside.read_text(encoding="utf-8"), os.fspath(beside))
+    return read_companion(beside.read_bytes(), os.fspath(beside))
 
 
 def read_column(
