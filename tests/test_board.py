@@ -112,3 +112,9 @@ def test_the_page_says_who_chose_the_mechanism_and_from_what():
     assert chosen.statement.choice and chosen.statement.choice in chosen.statement.to_markdown()
     (answer,) = [h.answer for h in hazards(chosen.statement) if h.hazard.startswith("Choices")]
     assert ("other rows" in answer) == bool(chosen.statement.rows_prior)
+
+
+def test_settings_are_named_alike_everywhere():
+    out = br.release([0, 1, 2, 3, 4] * 20, 0.5, 5, "subset")
+    entry = out.statement.to_registry()["deployment"]["implementation"]["preprocessing_and_hyperparameter_tuning"]
+    assert entry == "None; settings size = 2" and "| Settings | size = 2 |" in out.statement.to_markdown()
