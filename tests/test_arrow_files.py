@@ -319,3 +319,11 @@ def test_a_damaged_source_is_named_and_nothing_is_drawn(tmp_path, name):
         for made in tmp_path.glob("t.csv*"):
             made.unlink()
     assert refused
+
+
+@pytest.mark.parametrize("name", ["t.xlsx", "t", "t.parquet.gz", "t.csv.zip"])
+def test_an_output_that_no_one_could_load_is_refused(tmp_path, name):
+    (tmp_path / "s.csv").write_text("id,y\n1,yes\n2,no\n")
+    with pytest.raises(ValueError, match="^--output: needs a name that ends with one of .csv, "):
+        release_file(tmp_path / "s.csv", tmp_path / name, "y", DOMAIN, 1, method="rr")
+    assert [p.name for p in tmp_path.iterdir()] == ["s.csv"]

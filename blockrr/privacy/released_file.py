@@ -231,6 +231,9 @@ def _write_new(path: Path, data: bytes) -> None:
         if os.path.lexists(path):
             raise FileExistsError(f"path: {path} exists already; one label, one release")
         os.replace(draft, path)
+    except OSError as e:
+        e.filename = e.filename or (os.fspath(path) if e.errno else None)
+        raise
     finally:
         draft.unlink(missing_ok=True)
     os.umask(mask := os.umask(0o077))
@@ -284,6 +287,8 @@ def save_release(
     columns = [labels] if whole else [rows, labels]
     companion = companion_json(release, column=column, **facts)
     target, beside = Path(path), companion_path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"path: the folder {target.parent} does not exist")
     for place in (target, *([beside] if kind.kind == "text" else [])):
         if os.path.lexists(place):
             raise FileExistsError(f"path: {place} exists already; one label, one release")

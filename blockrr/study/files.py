@@ -312,7 +312,8 @@ def _only(out: blockrr.Release, kept: np.ndarray) -> blockrr.Release:
     "Drop released labels of rows that another column has not released."
     at = np.searchsorted(out.index, kept)
     labels = out.labels[at] if isinstance(out.labels, np.ndarray) else [out.labels[i] for i in at.tolist()]
-    return replace(out, labels=labels, index=kept, group=out.group[at])
+    statement = replace(out.statement, rows_released=len(kept))
+    return replace(out, labels=labels, index=kept, group=out.group[at], statement=statement)
 
 
 def _companion(plan: _Plan, released: Sequence[blockrr.Release], epsilon: Any) -> str:
@@ -360,8 +361,12 @@ def release_file(
     find_header(source, columns, {label for d in domains for label in d.values}, delimiter)
     check_place(target, options.get("ledger"), again)
     with drafts(target, spool) as (data, statement):
-        plan = _plan(source, target, columns, domains, share, options, spool=spool, **given)
-        plan.rehearse(data, statement)
+        try:
+            plan = _plan(source, target, columns, domains, share, options, spool=spool, **given)
+            plan.rehearse(data, statement)
+        except OSError as e:
+            add_note(e, f"{target} was not written, and nothing was released")
+            raise
         released = _draw(plan, epsilon, options)
         try:
             companion = _companion(plan, released, epsilon)
