@@ -12,6 +12,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
+from pyarrow import feather  # noqa: E402
 
 import blockrr as br  # noqa: E402
 from blockrr.privacy.labels import Domain  # noqa: E402
@@ -65,7 +66,7 @@ def test_the_same_as_row_by_row(tmp_path, monkeypatch, text, numbers):
         ('y,id\nyes,"1\nno,2\n', "never closes|cannot be read|can be read|fields"),
         ('id,y\n"1"2,yes\n', "inside a field"),
         ("id,y\n1,yes,2\n", "3 fields"),
-        ("id,y\n1,yes\n2\n", "data row 1 has 1 fields"),
+        ("id,y\n1,yes\n2\n", "1 fields, the header 2"),
         ("id,y\n1,yes\n2,maybe\n", "data row 1 is not one of the 3 labels"),
         ("id,y\n1,yes\n2, \n", "data row 1 has no label: a missing label"),
         ("id,y\n1,yes\n\n2,no\n", "data row 1 has no label"),
@@ -226,3 +227,103 @@ def test_an_error_while_writing_says_what_is_spent(tmp_path, monkeypatch, batche
         release_file(tmp_path / "s.csv", tmp_path / "o.csv", "y", DOMAIN, 1, method="rr", **options)
     assert "is spent" in " ".join(caught.value.__notes__)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["l.db", "s.csv"]
+
+
+def shape(path):
+    "Everything about batches that can be read off a released file, but for its label column."
+    if path.suffix == ".arrow":
+        reader = pa.ipc.open_file(path)
+        return [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
+    groups = [pq.ParquetFile(path).metadata.row_group(i) for i in range(pq.ParquetFile(path).num_row_groups)]
+    return [(group.num_rows, group.column(0).total_compressed_size, group.column(0).num_values) for group in groups]
+
+
+@pytest.mark.parametrize("target", ["t.parquet", "t.arrow"])
+@pytest.mark.parametrize("method", ["rr", "rr_with_prior"])
+def test_batches_say_nothing_of_true_labels(tmp_path, monkeypatch, batches, target, method):
+    monkeypatch.setattr(arrow_files, "_UNIT", 16)
+    monkeypatch.setattr(arrow_files, "_MOST_ROWS", 512)
+    domain, long = ["a", "b" * 40], "b" * 40
+    truths = {"s": ["a"] * 3000, "l": [long] * 3000, "m": [long] * 1000 + ["a"] * 2000}
+    shapes = []
+    for name, labels in truths.items():
+        for source in (f"{name}.csv", f"{name}.parquet"):
+            if source.endswith("csv"):
+                (tmp_path / source).write_text("id,y\n" + "".join(f"{i},{y}\n" for i, y in enumerate(labels)))
+            else:
+                table = pa.table({"id": [str(i) for i in range(3000)], "y": labels})
+                pq.write_table(table, tmp_path / source, row_group_size=200 + 7 * len(labels[0]))
+            out = tmp_path / f"{source}.{target}"
+            release_file(
+                tmp_path / source, out, "y", domain, 1, method=method, prior_fraction=0.1, seed=[0] * 4, again=True
+            )
+            shapes.append(shape(out))
+    assert len(shapes[0]) > 5 and all(one == shapes[0] for one in shapes)
+
+
+def test_long_fields_keep_batches_small(tmp_path):
+    texts = ["x" * (10 if i % 40 else 400_000) for i in range(4000)]
+    pq.write_table(pa.table({"id": texts, "y": ["yes", "no"] * 2000}), tmp_path / "s.parquet")
+    release_file(tmp_path / "s.parquet", tmp_path / "t.parquet", "y", DOMAIN, 1, method="rr")
+    back = pq.ParquetFile(tmp_path / "t.parquet")
+    assert back.read().column("id").to_pylist() == texts and back.num_row_groups > 1
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_the_same_bytes_whatever_the_size(tmp_path, monkeypatch, name, text):
+    "The size of a file says how long its true labels are: it may not choose how the released file is written."
+    (tmp_path / "s.csv").write_bytes(text.encode())
+    made = []
+    for large in (0, 1 << 40):
+        monkeypatch.setattr(files, "LARGE", large)
+        release_file(tmp_path / "s.csv", tmp_path / name, "y", DOMAIN, "inf", method="rr", row_numbers=True)
+        made.append((tmp_path / name).read_bytes())
+        (tmp_path / name).unlink()
+        (tmp_path / f"{name}.json").unlink()
+    assert made[0] == made[1]
+
+
+def test_packed_text_is_the_same_in_any_pieces():
+    text, packs = os.urandom(300_000).hex().encode(), []
+    for step in (1000, 70_001, len(text)):
+        held = io.BytesIO()
+        with arrow_files.packed(held) as f:
+            for start in range(0, len(text), step):
+                f.write(text[start : start + step])
+        packs.append(held.getvalue())
+    assert packs[0] == packs[1] == packs[2] and gzip.decompress(packs[0]) == text
+
+
+@pytest.mark.parametrize("name", ["s.csv.gz", "s.parquet", "s.arrow"])
+def test_a_damaged_source_is_named_and_nothing_is_drawn(tmp_path, name):
+    table = pa.table({"id": [f"{i * 7919 % 10007}" for i in range(4000)], "y": ["yes", "no"] * 2000})
+    path, rng = tmp_path / name, np.random.default_rng(3)
+    if name == "s.csv.gz":
+        rows = zip(*(column.to_pylist() for column in table.columns))
+        path.write_bytes(gzip.compress(("id,y\n" + "".join(f"{i},{y}\n" for i, y in rows)).encode(), mtime=0))
+    elif name == "s.parquet":
+        pq.write_table(table, path)
+    else:
+        feather.write_feather(table, path, compression="uncompressed")
+    data, refused = path.read_bytes(), 0
+    for _ in range(40):
+        at = int(rng.integers(len(data)))
+        path.write_bytes(data[:at] + rng.bytes(12) + data[at + 12 :])
+        try:
+            release_file(path, tmp_path / "t.csv", "y", DOMAIN, 1, method="rr")
+        except ValueError as e:
+            assert str(path) in str(e) or str(e).startswith(("--column", "labels")), str(e)
+            refused += 1
+            assert not list(tmp_path.glob("*t.csv*"))
+        for made in tmp_path.glob("t.csv*"):
+            made.unlink()
+    assert refused
+
+
+@pytest.mark.parametrize("name", ["t.xlsx", "t", "t.parquet.gz", "t.csv.zip"])
+def test_an_output_that_no_one_could_load_is_refused(tmp_path, name):
+    (tmp_path / "s.csv").write_text("id,y\n1,yes\n2,no\n")
+    with pytest.raises(ValueError, match="^--output: needs a name that ends with one of .csv, "):
+        release_file(tmp_path / "s.csv", tmp_path / name, "y", DOMAIN, 1, method="rr")
+    assert [p.name for p in tmp_path.iterdir()] == ["s.csv"]

@@ -148,7 +148,7 @@ CASES = {
     "privatize key": ("key", lambda v: M.privatize([0, 1], key=v, rows=[0, 1]), ""),
     "privatize rows": ("rows", lambda v: M.privatize([0, 1], key=KEY, rows=v), "[1, 2]"),
     "new_key path": ("path", br.new_key, "word; digits"),
-    "explain epsilon": ("epsilon", lambda v: br.explain(v, 3), "inf; 1.5; [1, 2]"),
+    "explain epsilon": ("epsilon", lambda v: br.explain(v, 3), "inf; 1.5; [1, 2]; digits"),
     "explain domain": ("domain", lambda v: br.explain(1, v), "[1, 2]"),
     "explain prior": ("prior", lambda v: br.explain(1, 3, v), "None"),
     "explain rows": ("rows", lambda v: br.explain(1, 3, rows=v), "None; 10**400"),

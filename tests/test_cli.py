@@ -479,7 +479,8 @@ def test_a_full_disk(options, tmp_path, monkeypatch, call):
         release_file(**options)
     assert not drafts(tmp_path) and not (tmp_path / "out.csv").exists()
     if call < 3:
-        assert not hasattr(e.value, "__notes__") and not (tmp_path / "l.db").exists()
+        assert e.value.__notes__ == [f"{tmp_path / 'out.csv'} was not written, and nothing was released"]
+        assert not (tmp_path / "l.db").exists()
     else:
         assert "is spent" in " ".join(e.value.__notes__) and Ledger(tmp_path / "l.db").account("d").spent == 0.25
 

@@ -180,6 +180,19 @@ def _set(*keys, to):
         _set("companion", "file", to=None),
         _set("companion", "format", to=9),
         _set("unknown", to=1),
+        _set("epsilon", to=0.3),
+        _set("epsilon", to="one"),
+        _set("epsilon_asked", to=0.9),
+        _set("holds", to="yes"),
+        _set("rows_released", to=999),
+        _set("rows_released", to=3),
+        _set("rows_prior", to=-1),
+        _set("n_outputs", to=2),
+        _set("mechanism", to="BlockRR"),
+        _set("settings", to=[3]),
+        _set("tables_sha256", to=None),
+        _set("companion", "file", "column", to=["answer"]),
+        _set("companion", "file", "delimiter", to=3),
     ],
 )
 def test_damaged_companions(tmp_path, change):
@@ -206,3 +219,69 @@ def test_labels_that_are_never_released_are_noticed(tmp_path):
 def test_the_statement_reads_a_companion(tmp_path):
     out, path = saved(tmp_path)
     assert br.privacy.statement.Statement.from_json((tmp_path / "a.csv.json").read_text()) == out.statement
+
+
+JUNK = (None, -1, 0.3, "x", [["x"]], {}, True, 10**30, "inf", "gone")
+
+
+def places(facts, place=()):
+    "Yield the places of everything in nested dicts and short lists."
+    for key in facts if isinstance(facts, dict) else range(len(facts)) if len(facts) < 7 else ():
+        yield (*place, key)
+        if isinstance(facts[key], (dict, list)):
+            yield from places(facts[key], (*place, key))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "rr"},
+        {"method": "rr_with_prior", "prior_fraction": 0.2},
+        {"method": "subset"},
+        {"method": "optimal_subsets", "prior": [5, 2, 1, 1, 1]},
+    ],
+    ids=lambda options: options["method"],
+)
+def test_no_junk_in_a_companion_understates_epsilon(tmp_path, options):
+    out = br.release(list("abcde") * 20, 0.5, list("abcde"), **options)
+    out.save(tmp_path / "a.csv")
+    beside = tmp_path / "a.csv.json"
+    text = beside.read_text()
+    real = max(out.mechanism.certify().epsilon, out.statement.epsilon_prior)
+    loaded = 0
+    for *where, last in places(json.loads(text)):
+        for junk in JUNK:
+            facts = json.loads(text)
+            inner = facts
+            for key in where:
+                inner = inner[key]
+            if junk == "gone":
+                del inner[last]
+            else:
+                inner[last] = junk
+            beside.write_text(json.dumps(facts))
+            try:
+                back = br.load_release(tmp_path / "a.csv")
+            except ValueError:
+                continue
+            loaded += 1
+            assert back.statement.epsilon >= back.statement.epsilon_response >= back.mechanism.certify().epsilon
+            if where or last == "epsilon":
+                assert back.certificate.epsilon >= min(real, out.certificate.epsilon)
+            assert back.frequencies() and back.statement.to_markdown() and back.statement.to_registry() and repr(back)
+    assert loaded  # such as another name of the column's kind
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.parquet", "a.arrow"])
+def test_no_byte_of_a_damaged_file_ends_the_process(tmp_path, name):
+    out, path = saved(tmp_path, name, method="rr")
+    data, rng = path.read_bytes(), np.random.default_rng(7)
+    for _ in range(120):
+        at, end = int(rng.integers(len(data))), int(rng.integers(1, 20))
+        path.write_bytes(data[:at] + rng.bytes(end) + data[at + end :])
+        try:
+            back = br.load_release(path)
+        except ValueError as e:
+            assert str(e).startswith((str(path), "companion", "statement", f"{path}.json"))
+        else:
+            assert len(back.labels) == len(out.labels)

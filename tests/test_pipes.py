@@ -98,6 +98,10 @@ def test_several_columns(tmp_path):
     assert [d.epsilon for d in br.Ledger(tmp_path / "l.db").debits("d")] == [0.5, 0.5]
     one, two = (br.load_release(tmp_path / "o.csv", name) for name in "ab")
     assert (one.index == two.index).all() and len(one.index) < 480 and one.certificate.epsilon <= 0.5
+    assert [(s.rows, s.rows_prior, s.rows_released) for s in (one.statement, two.statement)] == [
+        (600, 120, len(one.index)),
+        (600, 120, len(one.index)),
+    ]
     with pytest.raises(ValueError, match="^column: needs one of the released columns 'a', 'b', got none"):
         br.load_release(tmp_path / "o.csv")
     for change, word in (
@@ -128,3 +132,14 @@ def test_missing_and_row_numbers(tmp_path):
         [*command, "--missing", "none", "--row-numbers"], capture_output=True, text=True, cwd=tmp_path
     )
     assert done.returncode == 0 and (tmp_path / "o.tsv").read_text() == "row\tid\tanswer\n0\t1\tyes\n1\t2\tnone\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+def test_a_closed_stream_is_refused_before_anything_is_spent(tmp_path, closed):
+    (tmp_path / "s.csv").write_text(TEXT)
+    place = "- --output o.csv" if closed == "<&-" else "s.csv --output - --companion c.json"
+    ledger = "--ledger l.db --dataset-id d --budget 1"
+    command = f"{BLOCKRR[0]} release {place} {' '.join(ARGS)} {ledger} {closed}"
+    done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert done.returncode and "needs an open standard" in done.stderr and "Traceback" not in done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["s.csv"]

@@ -4,6 +4,7 @@ import math
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import blockrr as br
@@ -101,9 +102,8 @@ def test_by_a_public_column():
     assert found["s"].estimate == pytest.approx(TRUTH[::-1], abs=0.06)
     same = out.frequencies(by=region[out.index])
     assert all((same[k].estimate == found[k].estimate).all() for k in found)
-    for bad in (region[:7], np.zeros((40_000, 2))):
-        with pytest.raises(ValueError, match="by: needs a value for each of 40,000 rows"):
-            out.frequencies(by=bad)
+    with pytest.raises(ValueError, match="by: needs a value for each of 40,000 rows, got 7"):
+        out.frequencies(by=region[:7])
     for level in (0, 1, "x"):
         with pytest.raises((TypeError, ValueError), match="level"):
             out.frequencies(level=level)
@@ -145,3 +145,37 @@ def test_tables_to_show():
     assert found.to_markdown().count("\n") == 4 and "never" in repr(found) and "+-" in repr(found)
     assert list(found.to_dict()) == ["label", "estimate", "error", "low", "high"]
     assert found.to_dict()["label"] == WORDS
+
+
+def test_groups_of_any_column_with_values_missing():
+    pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    out = br.release(np.arange(1200) % 3, 1, 3, "rr")
+    values = [None if i % 4 == 3 else "b" if i % 2 else "a" for i in range(1200)]
+    columns = [
+        values,
+        np.array(values, object),
+        pd.Series(values),
+        pd.Series(values, dtype="category"),
+        pd.Series(values, dtype="string"),
+        pl.Series(values),
+        pa.chunked_array([values[:700], values[700:]]),
+    ]
+    whole = [out.frequencies(by).items() for by in columns]
+    assert all([(key, shares.rows) for key, shares in one] == [("a", 600), ("b", 300), (None, 300)] for one in whole)
+    numbers = out.frequencies([float("nan") if i % 4 == 3 else i % 2 for i in range(1200)])
+    assert [(key, shares.rows) for key, shares in numbers.items()] == [(0, 600), (1, 300), (None, 300)]
+    mixed = out.frequencies([1, "a", (2, 3), 1] * 300)
+    assert {key: shares.rows for key, shares in mixed.items()} == {1: 600, "a": 300, (2, 3): 300}
+    days = np.array(["2026-01-01", "2026-01-02", "NaT"] * 400, "datetime64[ns]")
+    assert list(out.frequencies(days)) == [days[0], days[1], None]
+    for bad in (
+        pd.DataFrame({"a": values}),
+        "region",
+        {"a": values},
+        [[1]] * 1200,
+        np.zeros((1200, 2)),
+        3,
+        iter(values),
+    ):
+        with pytest.raises(TypeError, match="^by: needs a column"):
+            out.frequencies(bad)

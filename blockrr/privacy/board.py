@@ -142,6 +142,10 @@ def _as_sets(s: Any) -> str:
     return " as sets of labels" if s.sets is not None else ""
 
 
+def _settings(s: Any) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in s.settings.items())
+
+
 def _opening(s: Any) -> list[PagePart]:
     guesses = [(f"{p:.0%}", f"{largest_posterior(p, s.epsilon):.1%}") for p in (0.01, 0.1, 0.25, 0.5, 0.9)]
     holds = "certified" if s.holds else "which EXCEEDS what was asked for"
@@ -195,7 +199,7 @@ def _making(s: Any) -> list[PagePart]:
     facts = {
         "Mechanism": s.mechanism,
         "Why this one": s.choice or "Named by whoever ran the release.",
-        "Settings": ", ".join(f"{k} = {v}" for k, v in s.settings.items()) or "none",
+        "Settings": _settings(s) or "none",
         f"Labels in the domain, {'sets' if s.sets is not None else 'labels'} that can be released": (
             f"{s.n_labels}, {s.n_outputs}"
         ),
@@ -248,7 +252,7 @@ def board_markdown(
 _STYLE = (
     "body{font:16px/1.5 sans-serif;max-width:46em;margin:2em auto;padding:0 1em}"
     "table{border-collapse:collapse}td,th{border:1px solid #bbb;padding:.3em .6em;text-align:left;"
-    "vertical-align:top;overflow-wrap:anywhere}"
+    "vertical-align:top;overflow-wrap:anywhere}td:first-child,th{overflow-wrap:normal}"
 )
 
 
@@ -342,4 +346,4 @@ def _deployment_model(s: Any) -> dict[str, str]:
 
 def _preparation(s: Any) -> str:
     prior = f"A prior from {s.rows_prior:,} other rows, at epsilon {s.epsilon_prior:.6g}" if s.rows_prior else "None"
-    return prior + (f"; settings {s.settings}" if s.settings else "")
+    return prior + (f"; settings {_settings(s)}" if s.settings else "")

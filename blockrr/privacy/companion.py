@@ -219,8 +219,11 @@ def mechanism_from_dict(
         raise ValueError(f"companion: needs a mechanism written as one of {known}; written by a newer blockrr?")
     try:
         return FORMS[form].read(written)
-    except (KeyError, TypeError, ArithmeticError, AttributeError) as e:
+    except (LookupError, TypeError, ArithmeticError, AttributeError) as e:
         raise ValueError(f"companion: is damaged, its mechanism cannot be read ({type(e).__name__})") from None
+    except ValueError as e:
+        said = str(e).removeprefix("companion: is damaged, ")
+        raise ValueError(f"companion: is damaged, {said}") from None
 
 # %% ../../nbs/privacy/28_companion.ipynb #41640650
 FORMAT = 1
@@ -255,17 +258,17 @@ def companion_json(
 
 
 def read_companion(
-    text: str,  # JSON
+    text: str | bytes,  # JSON
     where: str,  # the file that it came from, for errors
 ) -> dict[str, Any]:  # ValueError for anything else
     "Read the companion of a released file."
     try:
-        facts = json.loads(text)
-    except ValueError:
+        facts = json.loads(text if isinstance(text, str) else text.decode())
+    except (ValueError, RecursionError):
         raise ValueError(f"{where}: is no JSON; cut off?") from None
     if not isinstance(facts, dict) or not isinstance(facts.get("companion"), dict):
         raise ValueError(f"{where}: holds no companion of a release (written by an older blockrr?)")
     found = facts["companion"].get("format")
-    if found != FORMAT:
+    if found != FORMAT or isinstance(found, bool):
         raise ValueError(f"{where}: needs a companion of format {FORMAT}, got {found!r}; written by a newer blockrr?")
     return facts

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .checks import check_epsilon, check_integer, check_prior, check_real
+from .amounts import Amount, exact_amount, to_float
+from .checks import check_integer, check_prior, check_real
 from .labels import Domain, DomainLike
 
 # %% auto #0
@@ -150,7 +151,7 @@ def _picture(found: Explanation, axes: Any) -> Any:
 
 # %% ../../nbs/privacy/37_explain.ipynb #9340bfee
 def explain(
-    epsilon: float | Iterable[float],
+    epsilon: Amount | Iterable[Amount],
     domain: DomainLike,
     prior: Any = None,
     *,
@@ -198,7 +199,7 @@ def explain(
     wanted = check_real("error", error, 0, 1, open_low=True)
     several = isinstance(epsilon, Iterable) and not isinstance(epsilon, (str, bytes)) and getattr(epsilon, "ndim", 1)
     many: Any = epsilon if several else [epsilon]
-    epsilons = [check_epsilon(e) for e in many]
+    epsilons = [to_float(exact_amount(e), up=True) for e in many]
     if not epsilons:
         raise ValueError("epsilon: needs at least one, got none")
     return Explanation(tuple(_line(e, p, rows, wanted) for e in epsilons), len(domain), p, wanted, rows)

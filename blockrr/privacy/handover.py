@@ -18,7 +18,7 @@ from .release import Release
 from .released_file import codes_of, read_column, read_facts, set_numbers_of
 from .set_columns import SEPARATOR
 from .sets import SetMechanism
-from .statement import Statement
+from .statement import Statement, make_statement
 
 # %% auto #0
 __all__ = ['load_release']
@@ -65,10 +65,12 @@ def load_release(
         companion = facts["companion"]
         file = companion["file"]
         mechanisms = tuple(mechanism_from_dict(written) for written in companion["mechanisms"])
-        first = _checked(mechanisms, statement, path)
         prior, index, group = _arrays(companion, statement, len(mechanisms))
-        held = read_column(path, file["column"], file.get("delimiter") or ",")
-        separator = file.get("separator", SEPARATOR)
+        first = _checked(mechanisms, statement, len(index), path)
+        name, delimiter, separator = file["column"], file.get("delimiter") or ",", file.get("separator", SEPARATOR)
+        if not all(isinstance(one, str) for one in (name, delimiter, separator)):
+            raise TypeError("of what it says of the file")
+        held = read_column(path, name, delimiter)
     except (KeyError, TypeError, AttributeError) as e:
         raise ValueError(f"{path}: its companion is damaged ({type(e).__name__} {e})") from None
     if len(held) != len(index):
@@ -96,7 +98,8 @@ def _chosen(facts: dict[str, Any], column: str | None, path: Any) -> dict[str, A
     several = companion.get("columns")
     if several is None:
         file = companion.get("file")
-        several = {file.get("column") if isinstance(file, dict) else None: facts}
+        name = file.get("column") if isinstance(file, dict) else None
+        several = {name if isinstance(name, str) else None: facts}
     if not isinstance(several, dict) or not all(isinstance(one, dict) for one in several.values()):
         raise ValueError(f"{path}: its companion is damaged, its released columns cannot be read")
     if column is None and len(several) == 1:
@@ -107,7 +110,10 @@ def _chosen(facts: dict[str, Any], column: str | None, path: Any) -> dict[str, A
     return several[column]
 
 
-def _checked(mechanisms: tuple[Mechanism, ...], statement: Statement, path: Any) -> Mechanism:
+_SAME = ("mechanism", "rows_released", "n_labels", "n_outputs", "tables_sha256", "denominator", "groups", "sets")
+
+
+def _checked(mechanisms: tuple[Mechanism, ...], statement: Statement, released: int, path: Any) -> Mechanism:
     "Refuse mechanisms that are not those of the statement; return the first."
     if not mechanisms or len(mechanisms) != statement.groups or not all(map(statement.matches, mechanisms)):
         raise ValueError(f"{path}: its companion is damaged, its tables are not those whose digests it states")
@@ -116,6 +122,17 @@ def _checked(mechanisms: tuple[Mechanism, ...], statement: Statement, path: Any)
         raise ValueError(f"{path}: its companion is damaged, its mechanisms have other domains than it states")
     if max(m.certify().epsilon for m in mechanisms) > statement.epsilon_response:
         raise ValueError(f"{path}: its companion is damaged, its tables cost more than it states")
+    again = make_statement(
+        mechanisms,
+        Certificate(statement.epsilon, statement.epsilon_asked, statement.holds, ()),
+        epsilon_response=statement.epsilon_response,
+        rows=statement.rows,
+        rows_released=released,
+        reproducible=statement.reproducible,
+    )
+    other = [name for name in _SAME if getattr(again, name) != getattr(statement, name)]
+    if other:
+        raise ValueError(f"{path}: its companion is damaged, its mechanism or rows are not as it states {other[0]}")
     return first
 
 

@@ -29,7 +29,7 @@ from .released_file import save_release
 from .sampling import RandomBits, Seed, seed_sequence
 from .set_columns import SEPARATOR
 from .sets import SetMechanism
-from .shares import Shares, estimate_shares
+from .shares import Shares, estimate_shares, rows_by_value
 from .statement import GIVEN_PRIOR, ONE_USE, RANDOM_STAGES, TWO_PARTS, Statement, make_statement
 
 # %% auto #0
@@ -137,7 +137,8 @@ class Release:
         Parameters
         ----------
         by : column, optional
-            A public column, with a value for each row of the data set, or of the release: each value by itself.
+            A public column, with a value for each row of the data set, or of the release: each value by itself, None
+            for rows where it is missing.
         clamp : bool
             True: shares from 0 to 1. False: unbiased ones, which may be negative.
         level : float
@@ -151,13 +152,8 @@ class Release:
         check_real("level", level, 0, 1, open_low=True, open_high=True)
         if by is None:
             return self._shares(np.ones(len(self.group), bool), clamp, level)
-        column = np.asarray(by)
-        if column.ndim != 1:
-            raise TypeError(f"by: needs a column, got {type(by).__name__} with {column.ndim} axes")
-        if len(column) not in (self.statement.rows, len(self.index)):
-            raise ValueError(f"by: needs a value for each of {self.statement.rows:,} rows, got {len(column):,}")
-        column = column if len(column) == len(self.index) else column[self.index]
-        return {value: self._shares(column == value, clamp, level) for value in np.unique(column).tolist()}
+        groups = rows_by_value(by, self.index, self.statement.rows)
+        return {value: self._shares(rows, clamp, level) for value, rows in groups.items()}
 
     def _shares(self, rows: np.ndarray, clamp: bool, level: float) -> Shares:
         "Count what was released in some rows, for each mechanism, and estimate."

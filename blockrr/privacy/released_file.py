@@ -10,6 +10,7 @@ import gzip
 import io
 import os
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,8 +23,8 @@ from .set_columns import SEPARATOR, check_separator, members_of, numbers_of_sets
 from .sets import SetMechanism
 
 # %% auto #0
-__all__ = ['METADATA', 'FileKind', 'file_kind', 'companion_path', 'need_arrow', 'label_texts', 'codes_of', 'set_numbers_of',
-           'save_release', 'read_facts', 'read_column']
+__all__ = ['METADATA', 'FileKind', 'file_kind', 'companion_path', 'need_arrow', 'longest_text', 'regrouped', 'label_texts',
+           'codes_of', 'set_numbers_of', 'save_release', 'arrow_schema', 'read_facts', 'read_column']
 
 # %% ../../nbs/privacy/29_released_file.ipynb #de014788
 METADATA = b"blockrr"  # the key of a companion in the metadata of Parquet and Arrow files
@@ -75,6 +76,76 @@ def need_arrow(
     except ImportError:
         raise ImportError(f"{name}: Parquet and Arrow files need PyArrow: pip install 'blockrr[files]'") from None
     return pyarrow
+
+# %% ../../nbs/privacy/29_released_file.ipynb #97192677
+def _lengths(column: Any) -> Any:  # None for a column of another kind
+    "Return how many bytes each text of a column has."
+    import pyarrow.compute as pc
+    import pyarrow.types as kinds
+
+    plain = kinds.is_string(column.type) or kinds.is_binary(column.type)
+    return pc.binary_length(column) if plain or kinds.is_large_string(column.type) else None
+
+
+def longest_text(
+    column: Any,  # an Arrow array
+) -> int:  # 0 for a column of another kind
+    "Return how many bytes the longest text of a column has."
+    import pyarrow.compute as pc
+
+    lengths = _lengths(column)
+    return 0 if lengths is None else pc.max(lengths).as_py() or 0
+
+
+def _volume(column: Any) -> int:
+    "Return about how many bytes a column holds: the same for a whole as for its parts together."
+    import pyarrow.compute as pc
+    import pyarrow.types as kinds
+
+    lengths = _lengths(column)
+    if lengths is not None:
+        return 8 * len(column) + (pc.sum(lengths).as_py() or 0)
+    if kinds.is_list(column.type) or kinds.is_large_list(column.type) or kinds.is_fixed_size_list(column.type):
+        return 8 * len(column) + _volume(column.flatten())
+    return 16 * len(column)
+
+
+def _units(tables: Iterator, rows: int) -> Iterator:
+    "Cut tables anew, into ones of so many rows; the last may be shorter."
+    pa = need_arrow("source")
+    held = None
+    for table in tables:
+        held = table if held is None else pa.concat_tables([held, table])
+        while held.num_rows >= rows:
+            yield held.slice(0, rows)
+            held = held.slice(rows)
+    if held is not None and held.num_rows:
+        yield held
+
+
+def regrouped(
+    tables: Iterator,  # of Arrow, with one schema that has columns
+    unit: int,  # rows that stay together
+    most: int,  # rows of a table, a multiple of it
+    size: int = 1 << 24,  # bytes that fill a table
+) -> Iterator:  # Arrow tables, each of one piece
+    """Cut tables anew, at places that follow from their rows and columns alone.
+
+    Batches of the file that was read end where its bytes say, true labels among them: whoever read row groups of the
+    same sizes in the released file would learn of true labels.
+    """
+    pa = need_arrow("source")
+    held: list = []
+    rows = volume = 0
+    for part in _units(tables, unit):
+        held.append(part)
+        rows += part.num_rows
+        volume += sum(_volume(chunk) for column in part.columns for chunk in column.chunks)
+        if volume >= size or rows + unit > most:
+            yield pa.concat_tables(held).combine_chunks()
+            held, rows, volume = [], 0, 0
+    if held:
+        yield pa.concat_tables(held).combine_chunks()
 
 # %% ../../nbs/privacy/29_released_file.ipynb #8bb56a0a
 def label_texts(
@@ -160,6 +231,9 @@ def _write_new(path: Path, data: bytes) -> None:
         if os.path.lexists(path):
             raise FileExistsError(f"path: {path} exists already; one label, one release")
         os.replace(draft, path)
+    except OSError as e:
+        e.filename = e.filename or (os.fspath(path) if e.errno else None)
+        raise
     finally:
         draft.unlink(missing_ok=True)
     os.umask(mask := os.umask(0o077))
@@ -213,6 +287,8 @@ def save_release(
     columns = [labels] if whole else [rows, labels]
     companion = companion_json(release, column=column, **facts)
     target, beside = Path(path), companion_path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"path: the folder {target.parent} does not exist")
     for place in (target, *([beside] if kind.kind == "text" else [])):
         if os.path.lexists(place):
             raise FileExistsError(f"path: {place} exists already; one label, one release")
@@ -240,7 +316,7 @@ def _text_column(path: Path, column: str, delimiter: str) -> list[str]:
             return list(_fields(csv.reader(f, delimiter=delimiter, strict=True), path, column))
     except UnicodeDecodeError:
         raise ValueError(f"{path}: is not UTF-8 text") from None
-    except (csv.Error, EOFError, gzip.BadGzipFile) as e:
+    except (csv.Error, EOFError, gzip.BadGzipFile, zlib.error) as e:
         raise ValueError(f"{path}: cannot be read ({e}); cut off, or of another kind than its name says?") from None
     finally:
         csv.field_size_limit(limit)
@@ -258,28 +334,37 @@ def _fields(lines: Iterator[list[str]], path: Path, column: str) -> Iterator[str
         yield line[at]
 
 
-def _arrow_schema(path: Path, kind: FileKind) -> Any:
-    pa = need_arrow()
+def arrow_schema(
+    path: Path,
+    kind: FileKind,  # parquet or arrow
+    name: str = "path",  # the parameter that asks for it
+) -> Any:  # a schema; ValueError for another kind of file, or a damaged one
+    "Read the schema of a Parquet or Arrow file."
+    pa = need_arrow(name)
     try:
         if kind.kind == "parquet":
             return pa.parquet.read_schema(path)
-        with pa.memory_map(os.fspath(path)) as source:
+        with pa.OSFile(os.fspath(path)) as source:
             return pa.ipc.open_file(source).schema
-    except pa.ArrowInvalid:
+    except (pa.ArrowException, OSError) as e:
+        if getattr(e, "errno", None):
+            raise
         raise ValueError(f"{path}: is no {kind.kind} file; cut off, or of another kind than its name says?") from None
 
 
 def _arrow_column(path: Path, kind: FileKind, column: str) -> list:
     pa = need_arrow()
-    names = _arrow_schema(path, kind).names
+    names = arrow_schema(path, kind).names
     if names.count(column) != 1:
         raise _no_such_column(path, column, names)
     try:
         if kind.kind == "parquet":
             return pa.parquet.read_table(path, columns=[column]).column(0).to_pylist()
-        with pa.memory_map(os.fspath(path)) as source:
-            return pa.ipc.open_file(source).read_all().column(column).to_pylist()
-    except (pa.ArrowInvalid, OSError):
+        with pa.OSFile(os.fspath(path)) as source:
+            held = pa.ipc.open_file(source).read_all().column(column)
+            held.validate(full=True)  # a place outside of its text would end the process
+            return held.to_pylist()
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         raise ValueError(f"{path}: is damaged, its column {column!r} cannot be read") from None
 
 
@@ -291,12 +376,12 @@ def read_facts(
     if not Path(path).exists():
         raise FileNotFoundError(f"path: there is no file {path}")
     if kind.kind != "text":
-        held = (_arrow_schema(Path(path), kind).metadata or {}).get(METADATA)
+        held = (arrow_schema(Path(path), kind).metadata or {}).get(METADATA)
         if held is not None:
-            return read_companion(held.decode(), os.fspath(path))
+            return read_companion(held, os.fspath(path))
     if not beside.exists():
         raise FileNotFoundError(f"path: {path} has no companion {beside.name}; keep the two together")
-    return read_companion(beside.read_text(encoding="utf-8"), os.fspath(beside))
+    return read_companion(beside.read_bytes(), os.fspath(beside))
 
 
 def read_column(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from .mechanism import Mechanism
 from .sets import SetMechanism, estimate_frequencies
 
 # %% auto #0
-__all__ = ['Shares', 'project_to_simplex', 'estimate_shares']
+__all__ = ['Shares', 'project_to_simplex', 'estimate_shares', 'rows_by_value']
 
 # %% ../../nbs/privacy/21_shares.ipynb #9636a5d9
 @dataclass(frozen=True, eq=False)
@@ -162,3 +162,34 @@ def estimate_shares(
         f = np.clip(f, 0, 1) if unknown.any() else project_to_simplex(f)
         low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
     return Shares(mechanisms[0].labels, np.where(unknown, np.nan, f), error, low, high, int(n), level)
+
+# %% ../../nbs/privacy/21_shares.ipynb #9e2439a4
+def _missing(value: Any) -> bool:
+    "Say whether a table has no value here."
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+
+
+def rows_by_value(
+    by: Any,  # a public column with a value for each row of the data set, or of the release
+    index: np.ndarray,  # int [n]: the released rows
+    rows: int,  # of the data set
+) -> dict[Any, np.ndarray]:  # value -> bool [n]; TypeError or ValueError for no such column
+    "Say which released rows have each value, in order; rows without a value come last, under None."
+    if isinstance(by, (str, bytes, Mapping)) or not hasattr(by, "__len__") or getattr(by, "ndim", 1) != 1:
+        raise TypeError(f"by: needs a column, got {type(by).__name__}")
+    if len(by) not in (rows, len(index)):
+        raise ValueError(f"by: needs a value for each of {rows:,} rows, got {len(by):,}")
+    dates = getattr(getattr(by, "dtype", None), "kind", "") == "M"
+    turned = next((getattr(by, name) for name in ("to_pylist", "to_list", "tolist") if hasattr(by, name)), None)
+    values = list(by) if turned is None or dates else turned()
+    values = values if len(values) == len(index) else [values[i] for i in index.tolist()]
+    places: dict[Any, int] = {}
+    try:
+        codes = np.array([places.setdefault(None if _missing(v) else v, len(places)) for v in values], int)
+    except (TypeError, ValueError):
+        raise TypeError("by: needs a column of single values, got something else in it") from None
+    try:
+        order = sorted(key for key in places if key is not None)
+    except TypeError:
+        order = [key for key in places if key is not None]  # of several kinds
+    return {key: codes == places[key] for key in [*order, *([None] if None in places else [])]}

@@ -62,6 +62,41 @@ _OWN_FIELDS = ("sigma", "l", "floor")  # settings that have a field of their own
 _ADDED = ("floor", "part", "groups", "tables_sha256", "settings", "choice", "sets")  # which a statement may lack
 
 
+_AMOUNTS = ("epsilon", "epsilon_asked", "epsilon_prior", "epsilon_response")
+_LEAST = {"rows": 0, "rows_prior": 0, "rows_released": 0, "n_labels": 2, "n_outputs": 1, "groups": 1}
+_KINDS: dict[str, Any] = {
+    **dict.fromkeys(("mechanism", "composition", "neighbouring", "denominator", "version"), str),
+    **dict.fromkeys(("dataset_id", "part", "choice"), str | None),
+    **dict.fromkeys(("holds", "reproducible"), bool),
+    **dict.fromkeys(_AMOUNTS, int | float),
+    **dict.fromkeys(_LEAST, int),
+    "settings": dict,
+    "sets": dict | None,
+    "tables_sha256": tuple,
+}
+
+
+def _check_facts(facts: dict[str, Any]) -> None:
+    "Refuse facts of wrong types, and numbers that contradict each other."
+    for name, kind in _KINDS.items():
+        value = facts.get(name)
+        if name in facts and (not isinstance(value, kind) or isinstance(value, bool) and kind is not bool):
+            raise ValueError(f"statement: needs another kind of {name} than {type(value).__name__}; damaged?")
+    for name in (*_AMOUNTS, *_LEAST):
+        if not facts.get(name, 1) >= _LEAST.get(name, 0):
+            raise ValueError(
+                f"statement: needs {name} to be {_LEAST.get(name, 0)} or more, got {facts[name]}; damaged?"
+            )
+    if not all(isinstance(digest, str) for digest in facts["tables_sha256"]):
+        raise ValueError("statement: needs digests as texts in tables_sha256, got others; damaged?")
+    if facts["epsilon"] < max(facts["epsilon_prior"], facts["epsilon_response"]):
+        raise ValueError("statement: needs an epsilon as large as that of each part, got less; damaged?")
+    if facts["holds"] and facts["epsilon"] > facts["epsilon_asked"]:
+        raise ValueError("statement: needs an epsilon within what was asked for where it says so, got more; damaged?")
+    if facts["rows"] < facts["rows_prior"] + facts["rows_released"]:
+        raise ValueError("statement: needs no more rows for the prior and released ones than there are; damaged?")
+
+
 @dataclass(frozen=True)
 class Statement:
     """What a release promises, in public facts only: no label, no count of labels, no prior.
@@ -159,7 +194,7 @@ class Statement:
 
     @classmethod
     def from_json(cls, text: str) -> Statement:
-        """Read a statement back, of this version or an earlier one; ValueError if a field is missing or unknown."""
+        """Read a statement back, of this version or an earlier one; ValueError for what no release states."""
         facts = json.loads(text)
         if isinstance(facts, dict):
             facts.pop("companion", None)  # what a released file has on top of its statement
@@ -168,11 +203,16 @@ class Statement:
             raise ValueError(f"statement: needs exactly the fields {', '.join(sorted(needed))}")
         settings = {name: facts.pop(name, None) for name in _OWN_FIELDS}
         settings = {name: value for name, value in settings.items() if value is not None}
-        settings.update(facts.pop("settings", {}))
+        others = facts.pop("settings", {})
         only = facts.pop("table_sha256")
-        facts["tables_sha256"] = tuple(facts.get("tables_sha256", [only]))
-        facts["settings"] = {name: _read(value) for name, value in settings.items()}
-        return cls(**{name: _read(v) if name.startswith("epsilon") else v for name, v in facts.items()})
+        digests = facts.get("tables_sha256", [only])
+        facts["tables_sha256"] = tuple(digests) if isinstance(digests, list) else digests
+        if isinstance(others, dict):
+            others = {name: _read(value) for name, value in (settings | others).items()}
+        facts["settings"] = others
+        facts.update({name: _read(facts[name]) for name in _AMOUNTS})
+        _check_facts(facts)
+        return cls(**facts)
 
     def to_markdown(
         self,

@@ -11,6 +11,7 @@ from typing import Literal
 
 import blockrr
 from ..privacy.advice import Advices
+from ..privacy.amounts import exact_amount, to_float
 from ..privacy.explain import Explanation
 
 # %% ../../nbs/study/23_choosing.ipynb #ac628b96
@@ -47,7 +48,7 @@ def _labels(text: str) -> list[str] | int:
 
 # %% ../../nbs/study/23_choosing.ipynb #fc579c76
 def explain_epsilons(
-    epsilon: list[float],  # label-DP parameters, 0 to infinity
+    epsilon: list[str],  # label-DP parameters, 0 to infinity: decimals, ratios such as 1/3, or inf
     *,
     domain: str,  # the public domain: labels separated by commas, @FILE with one label a line, or how many there are
     prior: str | None = None,  # what an onlooker believes: weights separated by commas; usually all labels alike
@@ -60,7 +61,7 @@ def explain_epsilons(
 
 
 def advise_methods(
-    epsilon: list[float],  # label-DP parameters, 0 to infinity
+    epsilon: list[str],  # label-DP parameters, 0 to infinity: decimals, ratios such as 1/3, or inf
     *,
     domain: str,  # the public domain: labels separated by commas, @FILE with one label a line, or how many there are
     prior: str | None = None,  # public or privately estimated weights, separated by commas; usually none are known
@@ -71,4 +72,5 @@ def advise_methods(
     "Rank the methods, relative to randomized response and to clean labels."
     known = blockrr.Domain(_labels(domain))
     weights = _weights(prior, len(known))
-    return blockrr.advise(weights, epsilon, goal, n_prior=prior_rows, rows=rows, labels=known.values)
+    amounts = [to_float(exact_amount(one), up=True) for one in epsilon]
+    return blockrr.advise(weights, amounts, goal, n_prior=prior_rows, rows=rows, labels=known.values)

@@ -10,13 +10,14 @@ import csv
 import gzip
 import io
 import sys
+import zlib
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..privacy.released_file import FileKind, file_kind
-from .arrow_files import arrow_schema, open_bytes
+from ..privacy.released_file import FileKind, arrow_schema, file_kind
+from .arrow_files import open_bytes
 
 # %% ../../nbs/study/12_dialect.ipynb #fcdab0f8
 DELIMITERS = (",", ";", "\t", "|")
@@ -56,7 +57,7 @@ def readable(path: str | Path) -> Iterator[None]:
         raise ValueError(f"{path}: is not UTF-8 text") from None
     except csv.Error as e:
         raise ValueError(f"{path}: is not a CSV file that can be read ({e})") from None
-    except (EOFError, gzip.BadGzipFile):
+    except (EOFError, gzip.BadGzipFile, zlib.error):
         raise ValueError(f"{path}: cannot be read; cut off, or of another kind than its name says") from None
     finally:
         csv.field_size_limit(limit)
@@ -97,7 +98,7 @@ def find_header(
     if kind.kind != "text":
         if delimiter:
             raise ValueError(f"--delimiter: needs a text file, got {Path(path).name}")
-        header = list(arrow_schema(Path(path), kind).names)
+        header = list(arrow_schema(Path(path), kind, "source").names)
         _check_columns(path, header, columns, labels)
         return header, kind
     tried = [kind.delimiter] if delimiter else dict.fromkeys([kind.delimiter, *DELIMITERS])

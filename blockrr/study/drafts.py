@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..privacy.ledger import Ledger
+from ..privacy.released_file import file_kind
 
 # %% ../../nbs/study/13_drafts.ipynb #fe0f248c
 def finish(f):
@@ -151,7 +152,8 @@ def _check_free(target: Path, ledger: Ledger | str | Path | None, names: str):
 
 
 def check_place(target: Path, ledger: Ledger | str | Path | None, again: bool):
-    "Refuse an output that exists, that cannot be made, or that an earlier run has begun."
+    "Refuse an output that exists, that cannot be made or loaded again, or that an earlier run has begun."
+    file_kind(target, "--output")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"--output: the folder {target.parent} does not exist")
     left = _leftovers(target)

@@ -8,7 +8,6 @@ __all__ = ['LARGE', 'Table', 'read_table', 'Style', 'release_file', 'show_ledger
 # %% ../../nbs/study/15_files.ipynb #5b650109
 import csv
 import errno
-import gzip
 import io
 import json
 import math
@@ -28,7 +27,7 @@ from ..privacy.companion import FORMAT, companion_json
 from ..privacy.labels import Domain
 from ..privacy.ledger import BudgetExceeded, Ledger, add_note
 from ..privacy.released_file import FileKind
-from .arrow_files import Spooled, spool_table, write_spooled
+from .arrow_files import Spooled, packed, spool_table, write_spooled
 from .dialect import find_header, has_arrow, kind_by_name, text_lines
 from .drafts import DRAWING, Draft, check_place, drafts, finish, ledger_path, permit
 from .set_fields import joining, longest_field, released_fields, released_texts, text_room
@@ -102,8 +101,20 @@ class Style(NamedTuple):
     "How rows are written."
 
     kind: FileKind
-    quoting: int = csv.QUOTE_MINIMAL
+    returns: bool = False  # whether some field holds a carriage return
     rows: str | None = None  # a name for the row's number; None: it is not written
+
+
+class _Lines:
+    "Writes rows as `csv.writer` does, with carriage returns in quotes, which older Pythons leave without."
+
+    def __init__(self, text, delimiter: str):
+        self.text, self.delimiter, self.odd = text, delimiter, set(f'"\r\n{delimiter}')
+
+    def __call__(self, row: Sequence):
+        fields = [str(field) for field in row]
+        quoted = ['"{}"'.format(one.replace('"', '""')) if self.odd & set(one) else one for one in fields]
+        self.text.write((self.delimiter.join(quoted) if fields != [""] else '""') + "\n")
 
 
 def _write_rows(f, table: Table, index: Iterable[int], columns: Sequence[Iterable], style: Style):
@@ -111,15 +122,16 @@ def _write_rows(f, table: Table, index: Iterable[int], columns: Sequence[Iterabl
     f.seek(0)
     text = f
     if style.kind.gz:
-        packed = gzip.GzipFile(fileobj=f.buffer, mode="wb", filename="", mtime=0)
-        text = io.TextIOWrapper(packed, encoding="utf-8", newline="")
-    write = csv.writer(text, delimiter=style.kind.delimiter, lineterminator="\n", quoting=style.quoting)
-    write.writerow([*([style.rows] if style.rows else []), *table.header])
+        text = io.TextIOWrapper(packed(f.buffer), encoding="utf-8", newline="")
+    write = csv.writer(text, delimiter=style.kind.delimiter, lineterminator="\n").writerow
+    if style.returns:
+        write = _Lines(text, style.kind.delimiter)
+    write([*([style.rows] if style.rows else []), *table.header])
     for i, *labels in zip(index, *columns):
         row = table.rows[i].copy()
         for at, label in zip(table.places, labels):
             row[at] = label
-        write.writerow([i, *row] if style.rows else row)
+        write([i, *row] if style.rows else row)
     if style.kind.gz:
         text.close()
     finish(f)
@@ -131,10 +143,9 @@ def _row_name(header: Sequence[str]) -> str:
     return next(name for name in names if name not in header)
 
 
-def _quoting(table: Table, labels: Iterable):
-    "Choose how to quote: older Pythons leave a lone carriage return as it is, and read it as the end of a line."
-    fields = chain(table.header, labels, *table.rows)
-    return csv.QUOTE_ALL if any("\r" in str(field) for field in fields) else csv.QUOTE_MINIMAL
+def _returns(table: Table, labels: Iterable) -> bool:
+    "Say whether a field holds a carriage return."
+    return any("\r" in str(field) for field in chain(table.header, labels, *table.rows))
 
 # %% ../../nbs/study/15_files.ipynb #50fcf228
 def _begin(statement: Draft, rows: int, domains: Sequence[Domain]):
@@ -253,7 +264,7 @@ def _plan(
     texts = kind.kind == out.kind == "text"
     if texts and not (has_arrow() and os.path.getsize(source) * (1 + 4 * kind.gz) >= LARGE):
         table = read_table(source, columns, labels, delimiter=kind.delimiter, missing=missing)
-        return _Plan(columns, domains, table, style._replace(quoting=_quoting(table, labels)), *rest)
+        return _Plan(columns, domains, table, style._replace(returns=_returns(table, labels)), *rest)
     os.close(os.open(spool, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     places = [header.index(name) for name in columns]
     texts_of = [Domain([str(label) for label in d.values]) for d in domains]
@@ -301,7 +312,8 @@ def _only(out: blockrr.Release, kept: np.ndarray) -> blockrr.Release:
     "Drop released labels of rows that another column has not released."
     at = np.searchsorted(out.index, kept)
     labels = out.labels[at] if isinstance(out.labels, np.ndarray) else [out.labels[i] for i in at.tolist()]
-    return replace(out, labels=labels, index=kept, group=out.group[at])
+    statement = replace(out.statement, rows_released=len(kept))
+    return replace(out, labels=labels, index=kept, group=out.group[at], statement=statement)
 
 
 def _companion(plan: _Plan, released: Sequence[blockrr.Release], epsilon: Any) -> str:
@@ -349,8 +361,12 @@ def release_file(
     find_header(source, columns, {label for d in domains for label in d.values}, delimiter)
     check_place(target, options.get("ledger"), again)
     with drafts(target, spool) as (data, statement):
-        plan = _plan(source, target, columns, domains, share, options, spool=spool, **given)
-        plan.rehearse(data, statement)
+        try:
+            plan = _plan(source, target, columns, domains, share, options, spool=spool, **given)
+            plan.rehearse(data, statement)
+        except OSError as e:
+            add_note(e, f"{target} was not written, and nothing was released")
+            raise
         released = _draw(plan, epsilon, options)
         try:
             companion = _companion(plan, released, epsilon)

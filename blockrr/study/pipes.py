@@ -30,6 +30,10 @@ def piped(
         raise ValueError("--companion: needs --output -; other outputs have it in OUTPUT.json")
     if output == "-" and os.path.lexists(str(companion)):
         raise FileExistsError(f"--companion: {companion} exists already; one label, one release")
+    if source == "-" and sys.stdin is None:
+        raise ValueError("source: needs an open standard input, got a closed one")
+    if output == "-" and sys.stdout is None:
+        raise ValueError("--output: needs an open standard output, got a closed one")
     near = Path(companion if output == "-" else output).parent
     if not near.is_dir():
         raise FileNotFoundError(f"--output: the folder {near} does not exist")
@@ -68,7 +72,8 @@ def _taken(folder: Path) -> str:
 def _give(target: Path, companion: Path):
     "Put the companion in its place, and the release on standard output."
     try:
-        os.link(f"{target}.json", companion)
+        with open(companion, "xb") as f:
+            f.write(Path(f"{target}.json").read_bytes())
         with open(target, "rb") as f:
             shutil.copyfileobj(f, sys.stdout.buffer, 1 << 20)
         sys.stdout.flush()
