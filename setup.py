@@ -14,6 +14,7 @@ tables = cfg["tables_requirements"].split()  # learners for tables, without torc
 learn = cfg["learn_requirements"].split()
 study = learn + cfg["study_requirements"].split()  # the study's default learner is in the learning room
 dev = study + cfg["dev_requirements"].split()
+compare = tables + cfg["compare_requirements"].split()  # the study with cleanlab, tools/compare_cleanlab.py
 readme = here / "README.md"
 
 setup(
@@ -32,7 +33,7 @@ setup(
     zip_safe=False,
     python_requires=">=" + cfg["min_python"],
     install_requires=cfg["requirements"].split(),
-    extras_require={"tables": tables, "learn": learn, "study": study, "dev": dev},
+    extras_require={"tables": tables, "learn": learn, "study": study, "compare": compare, "dev": dev},
     entry_points={
         "console_scripts": cfg["console_scripts"].split(),
         "nbdev": [f"{cfg['lib_name']}={cfg['lib_name']}._modidx:d"],
