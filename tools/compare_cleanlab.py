@@ -1,6 +1,6 @@
-"""Plain, cleanlab, cleanlab with the noise matrix, and NoiseAwareClassifier, on the same released labels of real tables.
+"""Plain, cleanlab, cleanlab with the noise matrix, and NoiseAwareClassifier, on the same released labels of tables.
 
-    python tools/compare_cleanlab.py [--methods plain,cleanlab,cleanlab_matrix,aware] [--seeds 10] [--tables segment,...]
+    python tools/compare_cleanlab.py [--seeds 10] [--methods plain,cleanlab,cleanlab_matrix,aware] [--tables party,...]
 
 Needs `pip install -e '.[compare]'`; no network. For every table, seed and epsilon: one public split of the rows, one
 release by randomized response, three models. True labels of test rows judge, and do nothing else. One file for each
@@ -138,11 +138,6 @@ def clean_learning(model, X, release, seed, *, left_out, **known):
     return learner.fit(X, release.labels, pred_probs=left_out, **known).clf
 
 
-def noise_matrix(release) -> np.ndarray:
-    "Return P(given label | true label) in cleanlab's layout: columns sum to one."
-    return release.mechanism.transition.T
-
-
 def plain(model, X, release, seed):
     return clone(model).fit(X, release.labels)
 
@@ -153,7 +148,7 @@ def cleanlab(model, X, release, seed):
 
 def cleanlab_matrix(model, X, release, seed):
     left_out = cross_validated(model, X, release, seed)
-    return clean_learning(model, X, release, seed, left_out=left_out, noise_matrix=noise_matrix(release))
+    return clean_learning(model, X, release, seed, left_out=left_out, noise_matrix=release.to_cleanlab().noise_matrix)
 
 
 def aware(model, X, release, seed):
@@ -190,10 +185,6 @@ def measure(table, seed, *, epsilon, model, method) -> dict:
 # --- records
 
 
-def path_of(name, seed) -> Path:
-    return RECORDS / f"{name}-seed{seed}.json"
-
-
 def cell_of(row) -> tuple:
     return row["model"], row["epsilon"], row["method"]
 
@@ -201,8 +192,8 @@ def cell_of(row) -> tuple:
 class Records:
     "The rows of one table and seed."
 
-    def __init__(self, name, table, seed):
-        self.path = path_of(name, seed)
+    def __init__(self, folder, name, table, seed):
+        self.path = folder / f"{name}-seed{seed}.json"
         self.head = {"schema": 1, "study": "compare", "table": name, "seed": seed}
         self.head |= {"rows": len(table.y), "features": table.X.shape[1], "classes": table.n_labels}
         self.data = {name: table.digest()}
@@ -234,12 +225,13 @@ def main(argv=None):
     parser.add_argument("--tables", default=",".join(TABLES))
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--records", type=Path, default=RECORDS)
     given = parser.parse_args(argv)
     warnings.simplefilter("ignore")  # few rows of a class for five folds; labels that say nothing: both are counted
     tables = {name: Table(name) for name in given.tables.split(",")}
     for seed in range(given.seeds):  # outermost: whatever is there is balanced
         for name, table in tables.items():
-            records = Records(name, table, seed)
+            records = Records(given.records, name, table, seed)
             done, since = records.done(), time.time()
             cells = [(m, e, how) for e in EPSILONS for m in given.models.split(",") for how in given.methods.split(",")]
             for cell in cells:

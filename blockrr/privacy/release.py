@@ -18,7 +18,7 @@ import numpy as np
 from .amounts import Amount
 from .caution import rows_needed, warn_of_dropped, warn_of_few_rows, warn_of_no_change
 from .checks import check_epsilon, check_prior, check_real, moved
-from .classification import RandomizedResponse
+from .handover import CleanlabInput, cleanlab_input, output_likelihood
 from .integers import Certificate
 from .labels import Domain, DomainLike
 from .ledger import Ledger, prepare_charge, says_what_is_spent
@@ -101,7 +101,7 @@ class Release:
             own = np.flatnonzero(self.group == k)
             for start in range(0, len(own), _PIECE):  # a second table of all rows would double the memory
                 piece = own[start : start + _PIECE]
-                table[self.index[piece]] = _likelihood(self.mechanisms[k], codes[piece])
+                table[self.index[piece]] = output_likelihood(self.mechanisms[k], codes[piece])
         table.setflags(write=False)
         return table
 
@@ -168,6 +168,17 @@ class Release:
         pooled = self.statement.composition == RANDOM_STAGES
         return estimate_shares(self.mechanisms, counts, pooled=pooled, clamp=clamp, level=level)
 
+    def to_cleanlab(self) -> CleanlabInput:
+        """Return labels, noise matrix and rows as cleanlab takes them; ValueError for sets and several mechanisms.
+
+        Examples
+        --------
+        >>> given = out.to_cleanlab()  # doctest: +SKIP
+        >>> learner = CleanLearning(model)  # doctest: +SKIP
+        >>> learner.fit(X[given.index], given.labels, noise_matrix=given.noise_matrix)  # doctest: +SKIP
+        """
+        return cleanlab_input(self.mechanisms, self._codes(), self.index)
+
     def to_json(self) -> str:
         "Return the public statement as JSON: no label, no count, no prior."
         return self.statement.to_json()
@@ -194,17 +205,6 @@ class Release:
             f"Release of {n:,} {what} by {self.statement.mechanism}: label DP with epsilon {c.epsilon:.6g} certified "
             f"({within} the {c.claimed:g} asked for){none}; {how}{chosen}"
         )
-
-
-def _likelihood(mechanism: Mechanism, codes: np.ndarray) -> np.ndarray:  # float [n, n_labels]
-    "Return the probability of each released label, given each label that may be the true one."
-    if isinstance(mechanism, SetMechanism):
-        return mechanism.likelihood(codes)
-    if not isinstance(mechanism, RandomizedResponse):
-        return mechanism.square().T[codes]
-    table = np.full((len(codes), len(mechanism.labels)), mechanism.other / mechanism.denominator)
-    table[np.arange(len(codes)), codes] = mechanism.keep
-    return table
 
 # %% ../../nbs/privacy/20_release.ipynb #3da8fb70
 class ReleaseInput(NamedTuple):
