@@ -33,7 +33,14 @@ setup(
     zip_safe=False,
     python_requires=">=" + cfg["min_python"],
     install_requires=cfg["requirements"].split(),
-    extras_require={"tables": tables, "learn": learn, "study": study, "compare": compare, "dev": dev},
+    extras_require={
+        "files": cfg["files_requirements"].split(),
+        "tables": tables,
+        "learn": learn,
+        "study": study,
+        "compare": compare,
+        "dev": dev,
+    },
     entry_points={
         "console_scripts": cfg["console_scripts"].split(),
         "nbdev": [f"{cfg['lib_name']}={cfg['lib_name']}._modidx:d"],

@@ -9,6 +9,7 @@ from blockrr.privacy.classification import RandomizedResponse, best_k, block_rr,
 from blockrr.privacy.codebook import Codebook
 from blockrr.privacy.evaluate import conformal_sets, evaluate, released_scorer
 from blockrr.privacy.explain import explain
+from blockrr.privacy.handover import load_release
 from blockrr.privacy.integers import Certificate
 from blockrr.privacy.interval import rp_with_prior
 from blockrr.privacy.labels import Domain
@@ -19,6 +20,7 @@ from blockrr.privacy.optimal_subsets import information, optimal_subsets
 from blockrr.privacy.partition import Partition, partition_by_weight, weight_matrix
 from blockrr.privacy.prior import estimate_prior
 from blockrr.privacy.release import Release, release
+from blockrr.privacy.rows import RowKey, new_key
 from blockrr.privacy.sets import SetMechanism
 from blockrr.privacy.stages import prior_by_em, two_stage
 from blockrr.privacy.subsets import best_size, subset_response
@@ -33,6 +35,7 @@ __all__ = [
     "RandomizedResponse",
     "Release",
     "ReleaseWarning",
+    "RowKey",
     "SetMechanism",
     "advise",
     "audit",
@@ -46,6 +49,8 @@ __all__ = [
     "explain",
     "frontier",
     "information",
+    "load_release",
+    "new_key",
     "optimal_rr",
     "optimal_subsets",
     "partition_by_weight",

@@ -16,7 +16,7 @@ import pytest
 
 import blockrr
 from blockrr.privacy.ledger import Ledger
-from blockrr.study import files
+from blockrr.study import drafts as drafts_module
 from blockrr.study.cli import COMMANDS, main, parameter_help
 from blockrr.study.files import release_file
 
@@ -57,7 +57,9 @@ def test_every_option_says_what_it_is(name, capsys):
 def test_release(survey, tmp_path):
     target = tmp_path / "out.csv"
     args = ("release", survey, "--output", target, "--column", "answer", "--domain", "yes,no", "--epsilon", 1)
+    args += ("--row-numbers",)
     done = run(*args)
+    assert f"wrote {target} and {target}.json" in done.stdout
     assert done.returncode == 0 and "label DP with epsilon 1 certified" in done.stdout and "secure" in done.stdout
     rows = list(csv.reader(open(target, newline="")))
     original = list(csv.reader(open(survey, newline="")))[1:]
@@ -152,7 +154,7 @@ def test_spreadsheet_files(tmp_path):
         "rr",
     )
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "o.csv").read_text() == "row_number,y,row\n0,yes,1\n1,no,2\n"
+    assert (tmp_path / "o.csv").read_text() == "y,row\nyes,1\nno,2\n"
     assert run(
         "release", path, "--output", tmp_path / "p.csv", "--column", "y", "--domain", "yes,,no", "--epsilon", 1
     ).returncode
@@ -230,7 +232,7 @@ def test_a_missing_label_is_refused_and_called_so(tmp_path, text, row):
 def test_line_ends(tmp_path, text):
     (tmp_path / "s.csv").write_bytes(text.encode())
     release_file(tmp_path / "s.csv", tmp_path / "o.csv", "y", ["yes", "no"], "inf", method="rr")
-    assert (tmp_path / "o.csv").read_text() == "row,y\n0,yes\n1,no\n"
+    assert (tmp_path / "o.csv").read_text() == "y\nyes\nno\n"
 
 
 @pytest.mark.parametrize(
@@ -255,14 +257,14 @@ def test_files_that_leave_a_doubt(tmp_path, text, word):
 def test_words_for_missing_are_labels_where_the_domain_has_them(tmp_path):
     (tmp_path / "s.csv").write_text("y\nNA\n\nnull\n")
     release_file(tmp_path / "s.csv", tmp_path / "o.csv", "y", ["NA", "null", ""], "inf", method="rr")
-    assert (tmp_path / "o.csv").read_text() == "row,y\n0,NA\n1,\n2,null\n"
+    assert (tmp_path / "o.csv").read_text() == 'y\nNA\n""\nnull\n'
 
 
 def test_every_field_comes_back(tmp_path):
     rows = [["row", "row_number", "blockrr_row", "y"], ["a\rb", "c\nd", 'e"f', "yes"], ["", " ", ",", "no"]]
     with open(tmp_path / "s.csv", "w", newline="") as f:
         csv.writer(f, quoting=csv.QUOTE_ALL).writerows(rows)
-    release_file(tmp_path / "s.csv", tmp_path / "o.csv", "y", ["yes", "no"], "inf", method="rr")
+    release_file(tmp_path / "s.csv", tmp_path / "o.csv", "y", ["yes", "no"], "inf", row_numbers=True, method="rr")
     with open(tmp_path / "o.csv", newline="") as f:
         back = list(csv.reader(f))
     assert [r[1:] for r in back] == rows and back[0][0] == "row_0"
@@ -536,7 +538,7 @@ def test_a_group_that_cannot_be_given_gets_nothing(tmp_path, monkeypatch):
     old = os.umask(0)
     try:
         for group, expected in ((path.stat().st_gid, 0o664), (path.stat().st_gid + 1, 0o604)):
-            files._permit(path, SimpleNamespace(st_mode=0o664, st_gid=group))
+            drafts_module.permit(path, SimpleNamespace(st_mode=0o664, st_gid=group))
             assert path.stat().st_mode & 0o777 == expected
     finally:
         os.umask(old)

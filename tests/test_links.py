@@ -118,7 +118,7 @@ def test_a_notebook_that_papermill_copies_has_no_relative_links():
         ("[a](#What-it-does-not-do)", 0),
         ("[a](#what-it-does-not-do)", 0),
         ("[a](#What-it-does)", 1),
-        ("[a](privacy/20_release.ipynb#No-such-heading)", 1),
+        ("[a](privacy/30_release.ipynb#No-such-heading)", 1),
     ],
 )
 def test_dead_links_are_found(text, bad):

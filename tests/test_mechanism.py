@@ -424,3 +424,20 @@ def test_a_large_probability_that_was_rounded_up():
     m = br.optimal_rr([5] + [1] * 19, 1.6796536949144575e-08, 5.0000000797835505e-08)
     check_promises(m)
     assert math.isclose(m.weights[1, 1] / DENOMINATOR, 5.0000000797835505e-08, rel_tol=1e-11)
+
+
+@pytest.mark.parametrize("epsilon", [0, 0.5, 3, math.inf])
+def test_likelihood_is_the_column_of_what_was_released(epsilon):
+    labels = ["a", "b", "c", "d"]
+    for m in (br.rr(labels, epsilon), br.rr_with_prior([4, 3, 2, 1], epsilon, k=3, labels=labels)):
+        released = [m.outputs[0], m.outputs[2]]
+        np.testing.assert_allclose(m.likelihood(released), m.square().T[[0, 2]], atol=1e-15)
+        assert m.likelihood(released).shape == (2, 4)
+
+
+def test_likelihood_refuses_what_is_never_released():
+    m = br.rr_with_prior([4, 3, 2, 1], 1, k=3, labels=["a", "b", "c", "d"])
+    with pytest.raises(ValueError, match="released: row 1 holds a label that .* never releases"):
+        m.likelihood(["a", "d"])
+    with pytest.raises(ValueError, match="released|labels"):
+        m.likelihood(["a", "e"])

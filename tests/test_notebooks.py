@@ -20,7 +20,7 @@ BOOKS = sorted((ROOT / "nbs").rglob("*.ipynb"))
 DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 COMES_WITH = {"IPython": "ipykernel", "nbformat": "nbconvert"}
 # other libraries that are compared where they are installed
-OPTIONAL = {"privacy/24_audit.ipynb": {"pure_ldp", "opendp", "diffprivlib", "multi_freq_ldpy"}}
+OPTIONAL = {"privacy/38_audit.ipynb": {"pure_ldp", "opendp", "diffprivlib", "multi_freq_ldpy"}}
 
 
 def settings():

@@ -75,7 +75,7 @@ def test_no_public_name_twice():
 
 
 def notebook_of(path):
-    "The name of the notebook that a module is made from, such as `14_optimal.ipynb`."
+    "The name of the notebook that a module is made from, such as `15_optimal.ipynb`."
     return re.search(r"File to edit: (?:\S*/)?(\S+\.ipynb)", path.read_text(encoding="utf-8"))[1]
 
 
@@ -102,7 +102,7 @@ def test_direction(room):
 
 
 def test_privacy_needs_only_the_bare_install():
-    optional = {"matplotlib"}  # plot() alone, imported inside it
+    optional = {"matplotlib", "pyarrow"}  # plot() alone, and Parquet files; imported inside functions
     for path in (PACKAGE / "privacy").glob("*.py"):
         assert {n.split(".")[0] for n in imports(path)} - BARE - {"blockrr"} <= optional, path.name
 

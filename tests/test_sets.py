@@ -28,7 +28,6 @@ from blockrr.privacy.subsets import SubsetResponse, respond_by_recipe, respond_w
 from blockrr.study.experiment import release_labels, run_all
 from blockrr.study.files import release_file
 from blockrr.study.learners import LEARNERS
-from blockrr.study.released_sets import read_sets
 from blockrr.study.spec import Spec, grid
 
 WORDS = ["ale", "bun", "cod", "dip", "egg, fried", "fig"]
@@ -241,10 +240,10 @@ def test_files_there_and_back(method, tmp_path):
     out = release_file(tmp_path / "s.csv", tmp_path / "o.csv", "food", WORDS, 0.4, method=method, separator=" + ")
     with open(tmp_path / "o.csv", newline="") as f:
         rows = list(csv.reader(f))
-    assert rows[0] == ["row", "age", "food"] and tuple(rows[1][2].split(" + ")) == out.mechanism.outputs[out.labels[0]]
-    back = read_sets(tmp_path / "o.csv", "food", WORDS)
+    assert rows[0] == ["age", "food"] and tuple(rows[1][1].split(" + ")) == out.mechanism.outputs[out.labels[0]]
+    back = br.load_release(tmp_path / "o.csv")
     assert (back.likelihood == out.likelihood).all() and back.labels.tolist() == list(out.labels)
-    assert back.statement.sets["separator"] == " + " and back.certificate == out.certificate
+    assert back.statement == out.statement and back.certificate == out.certificate and back.labels.dtype == np.uint8
     assert label_likelihood(back).shape == (200, 6)
 
 
@@ -252,8 +251,8 @@ def test_a_file_of_randomized_response(tmp_path):
     write_survey(tmp_path / "s.csv")
     out = release_file(tmp_path / "s.csv", tmp_path / "o.csv", "food", WORDS, 3, method="subset")
     assert out.statement.mechanism == "RR"
-    back = read_sets(tmp_path / "o.csv", "food", WORDS)
-    assert (back.likelihood == out.likelihood).all() and back.labels == out.labels
+    back = br.load_release(tmp_path / "o.csv")
+    assert (back.likelihood == out.likelihood).all() and back.labels.tolist() == out.labels
 
 
 def test_damaged_files(tmp_path):
@@ -261,17 +260,124 @@ def test_damaged_files(tmp_path):
     release_file(tmp_path / "s.csv", tmp_path / "o.csv", "food", WORDS, 0.4, method="subset")
     text = (tmp_path / "o.csv").read_text()
 
-    def refused(changed, message, domain=WORDS):
+    def refused(changed, message):
         (tmp_path / "o.csv").write_text(changed)
-        with pytest.raises(ValueError, match=message):
-            read_sets(tmp_path / "o.csv", "food", domain)
+        with pytest.raises(ValueError, match=message) as error:
+            br.load_release(tmp_path / "o.csv")
+        assert "zebra" not in str(error.value)
 
     lines = text.splitlines(True)
-    refused("".join(lines[:-1]), "needs 200 rows, as its statement says, got 199; cut off?")
-    refused("".join([lines[0], *lines[:0:-1]]), "needs increasing row numbers from 0 to 199")
-    refused(text.replace("\n5,", "\nx,"), "needs row numbers in its first column")
-    refused("".join([lines[0], "0,20,ale|ale\n", *lines[2:]]), "texts: needs sets that")
-    refused(text, "domain: needs the labels of", WORDS[::-1])
+    refused("".join(lines[:-1]), "needs 200 released labels as its companion says, got 199")
+    for wrong in ("ale|ale", "zebra", "ale", "ale|zebra", "ale|bun|cod|dip"):
+        refused("".join([lines[0], f"20,{wrong}\n", *lines[2:]]), "o.csv: needs sets that .* got another in row 0")
+    (tmp_path / "o.csv").write_text(text)
+    facts = json.loads((tmp_path / "o.csv.json").read_text())
+    mechanism = facts["companion"]["mechanisms"][0]
+    for change, message in (
+        ({"recipe": {**mechanism["recipe"], "sha256": "0" * 64}}, "recipe: needs sets with the digest"),
+        ({"recipe": []}, "companion: is damaged, its mechanism cannot be read"),
+        ({"recipe": br.subset_response(6, 0.4, 3).recipe}, "its tables are not those whose digests it states"),
+        ({"epsilon": 0.3}, "its tables are not those whose digests it states"),
+        ({"domain": WORDS[:5]}, "codebook: needs 5 labels"),
+    ):
+        changed = {**facts["companion"], "mechanisms": [{**mechanism, **change}]}
+        (tmp_path / "o.csv.json").write_text(json.dumps({**facts, "companion": changed}))
+        refused(text, message)
+    for separator, message in (("", "separator: needs"), (",", "choose another"), ("+", "needs sets that")):
+        changed = {**facts["companion"], "file": {**facts["companion"]["file"], "separator": separator}}
+        (tmp_path / "o.csv.json").write_text(json.dumps({**facts, "companion": changed}))
+        refused(text, message)
+
+
+KINDS = ["o.csv", "o.tsv", "o.csv.gz", "o.parquet", "o.arrow"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("method", ["subset", "optimal_subsets"])
+def test_a_release_of_sets_is_saved_and_loaded(method, name, tmp_path):
+    if name.endswith(("parquet", "arrow")):
+        pytest.importorskip("pyarrow")
+    for domain, labels in ((WORDS, WORDS * 50), (6, np.arange(300) % 6), ([0.5, 2, "b", b"c", False], [0.5, "b"] * 99)):
+        out = br.release(labels, 0.4, domain, method, seed=SEED)
+        out.save(tmp_path / name, separator="; ")
+        back = br.load_release(tmp_path / name)
+        assert back.labels.tolist() == list(out.labels) and back.statement == out.statement
+        assert (back.likelihood == out.likelihood).all() and back.mechanism.labels == out.mechanism.labels
+        for path in tmp_path.iterdir():
+            path.unlink()
+
+
+def test_saving_sets_refuses_a_bad_separator(tmp_path):
+    labels = ["a|b", "c", "d", "e", "f|"]
+    out = br.release(labels * 9, 0.4, labels, "subset")
+    for separator, error in (("|", ValueError), ("||", ValueError), ("", ValueError), (3, TypeError)):
+        with pytest.raises(error, match="separator: needs"):
+            out.save(tmp_path / "o.csv", separator=separator)
+    assert not list(tmp_path.iterdir())
+    out.save(tmp_path / "o.csv", separator=" & ")
+    assert br.load_release(tmp_path / "o.csv").labels.tolist() == list(out.labels)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("method", ["subset", "optimal_subsets"])
+def test_sets_in_batches_are_those_row_by_row(method, name, tmp_path, monkeypatch):
+    pa = pytest.importorskip("pyarrow")
+    from blockrr.study import arrow_files, files
+
+    write_survey(tmp_path / "s.csv", 3000)
+    given = dict(column="food", domain=WORDS, epsilon=0.4, method=method, seed=SEED)
+    plain = release_file(tmp_path / "s.csv", tmp_path / "plain.csv", **given)
+    monkeypatch.setattr(files, "LARGE", 0)
+    monkeypatch.setattr(arrow_files, "_BLOCK", 1 << 10)
+    out = release_file(tmp_path / "s.csv", tmp_path / name, **given)
+    back, first = br.load_release(tmp_path / name), br.load_release(tmp_path / "plain.csv")
+    assert list(out.labels) == list(plain.labels) == back.labels.tolist() == first.labels.tolist()
+    if name == "o.csv":
+        assert (tmp_path / name).read_text().replace('"', "") == (tmp_path / "plain.csv").read_text().replace('"', "")
+    if name == "o.parquet":
+        column = pa.parquet.read_table(tmp_path / name)["food"]
+        assert column.type == pa.list_(pa.string()) and [tuple(row) for row in column.to_pylist()] == [
+            tuple(row) for row in out.sets.tolist()
+        ]
+    monkeypatch.setattr(arrow_files, "_LONGEST", 100)  # a few rows at a time
+    release_file(tmp_path / "s.csv", tmp_path / f"few_{name}", **given)
+    assert br.load_release(tmp_path / f"few_{name}").labels.tolist() == list(out.labels)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_several_columns_of_sets(tmp_path):
+    with open(tmp_path / "s.csv", "w", newline="") as f:
+        csv.writer(f).writerows([["food", "drink"], *([WORDS[i % 6], "wxyz"[i % 4]] for i in range(200))])
+    domains = [WORDS, list("wxyz")]
+    outs = release_file(tmp_path / "s.csv", tmp_path / "o.csv", ["food", "drink"], domains, 0.8, method="subset")
+    for name, out in zip(("food", "drink"), outs):
+        back = br.load_release(tmp_path / "o.csv", name)
+        assert back.labels.tolist() == list(out.labels) and back.statement.epsilon_asked == 0.4
+    text = (tmp_path / "o.csv").read_text()
+    with pytest.raises(ValueError, match="column: needs one of the released columns"):
+        br.load_release(tmp_path / "o.csv")
+    assert "|" in text and not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("name", ["o.csv", "o.parquet"])
+@pytest.mark.parametrize("method", ["subset", "optimal_subsets"])
+def test_the_room_taken_before_the_draw_is_enough(method, name, tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    from blockrr.study import files
+
+    labels = [f'the "{i}"th, {"o" * i}' for i in range(14)]  # the largest program of optimal sets
+    with open(tmp_path / "s.csv", "w", newline="") as f:
+        csv.writer(f).writerows([["y"], *([label] for label in labels * 40)])
+    taken, begin = [], files._begin
+
+    def noted(statement, *facts):
+        begin(statement, *facts)
+        taken[:] = [(tmp_path / f".{name}{end}.tmp").stat().st_size for end in ("", ".json")]
+
+    monkeypatch.setattr(files, "_begin", noted)
+    release_file(tmp_path / "s.csv", tmp_path / name, "y", labels, 0.1, method=method)
+    sizes = [(tmp_path / f"{name}{end}").stat().st_size for end in ("", ".json")]
+    assert sizes[1] <= taken[1] and (name != "o.csv" or sizes[0] <= taken[0])
 
 
 def test_nothing_is_drawn_for_a_bad_separator(tmp_path):
@@ -279,7 +385,7 @@ def test_nothing_is_drawn_for_a_bad_separator(tmp_path):
     account = {"ledger": tmp_path / "l.db", "dataset_id": "d", "budget": 1}
     for options, message in (
         (dict(method="subset", separator=","), "separator: needs a text that no label of the domain contains"),
-        (dict(method="rr", separator="|"), "separator: only sets of labels have one"),
+        (dict(method="rr", separator="|"), "separator: only sets of labels in text have one"),
         (dict(method="subset", size=6), "size: needs an integer from 1 to 5"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -298,8 +404,8 @@ def test_the_command_line(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and "Release of 200 sets of labels by SubsetResponse" in done.stdout, done.stderr
     facts = json.loads((tmp_path / "o.csv.json").read_text())
-    assert facts["sets"]["separator"] == "|" and facts["sets"]["size"] == 2 and facts["settings"] == {"size": 2}
-    assert read_sets(tmp_path / "o.csv", "food", WORDS).sets.shape == (200, 2)
+    assert facts["companion"]["file"]["separator"] == "|" and facts["settings"] == {"size": 2}
+    assert facts["sets"]["size"] == 2 and br.load_release(tmp_path / "o.csv").sets.shape == (200, 2)
 
 
 # estimates

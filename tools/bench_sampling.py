@@ -79,6 +79,8 @@ def contestants(n, epsilon):
     )  # a longer run, so that a scheduler has time to spread two threads
     wide, big = y.astype(np.int64), rng.integers(0, 1000, n, dtype=np.uint16)
     small.privatize(y[:10]), large.privatize(big[:10])  # the look-up tables are made once per mechanism
+    key, rows = br.RowKey(os.urandom(32)), np.arange(n)
+    shuffled = rng.permutation(n)
     few = y[: min(n, 20_000)].tolist()
     there, absent = peers(epsilon)
     return [
@@ -90,6 +92,8 @@ def contestants(n, epsilon):
         (LONG, 8 * n, lambda: small.privatize(long)),
         (LONG + ", 2 threads", 8 * n, lambda: small.privatize(long, threads=2)),
         ("blockrr K=10, uint8, seeded", n, lambda: small.privatize(y, seed=1)),
+        ("blockrr K=10, uint8, keyed by row", n, lambda: small.privatize(y, key=key, rows=rows)),
+        ("blockrr K=10, uint8, keyed by row, shuffled", n, lambda: small.privatize(y, key=key, rows=shuffled)),
         ("blockrr K=10, int64", n, lambda: small.privatize(wide)),
         ("blockrr K=1000, uint16", n, lambda: large.privatize(big)),
         ("blockrr K=1000, uint16, 2 threads", n, lambda: large.privatize(big, threads=2)),

@@ -24,8 +24,8 @@ from blockrr.learning.evidence import (
     calibrate_table,
     check_weights,
     clearly_better,
-    information,
     label_evidence,
+    nats_to_win,
     take_rows,
     warn_of_nothing,
 )
@@ -372,7 +372,7 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):
         self.shares_ = softmax(constant.offsets.copy())
         chance = folds.logs(np.tile(self.shares_, (len(table.likelihood), 1)))
         self.details_["held_out_shares"] = round(float(chance[folds.split.judges].mean()), 6)
-        if information(table.likelihood, self.shares_, table.weights) <= NOTHING:
+        if nats_to_win(table.likelihood, self.shares_, table.weights) <= NOTHING:
             return
         stage, gained = self._best_stage(folds, chance)
         self.informative_ = bool(gained > 0 and stage.calibration.slope > 0)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['MARGIN', 'NOTHING', 'LabelEvidence', 'label_evidence', 'TableCalibration', 'likelihood_and_gradient',
            'calibrate_table', 'calibrate_sparingly', 'HalvedCalibration', 'calibrate_halves', 'clearly_better',
-           'information', 'take_rows', 'RowSplit', 'check_weights', 'warn_of_nothing']
+           'nats_to_win', 'take_rows', 'RowSplit', 'check_weights', 'warn_of_nothing']
 
 # %% ../../nbs/learning/20_evidence.ipynb #629d901b
 import warnings
@@ -19,6 +19,7 @@ from sklearn.utils.validation import column_or_1d
 from .likelihood import check_likelihood, label_likelihood
 from .softmax import softmax
 from ..privacy.release import Release
+from ..privacy.sets import SetMechanism
 
 # %% ../../nbs/learning/20_evidence.ipynb #67ced8b7
 class LabelEvidence(NamedTuple):
@@ -55,7 +56,7 @@ def label_evidence(
         if mechanism is not None:
             raise TypeError("mechanism: a release holds its own; leave it out")
         return LabelEvidence(y.likelihood, np.asarray(y.mechanisms[0].labels), True)
-    if hasattr(mechanism, "likelihood"):  # it releases sets
+    if isinstance(mechanism, SetMechanism):
         return LabelEvidence(mechanism.likelihood(y), np.asarray(mechanism.labels), True)
     if mechanism is not None:
         return LabelEvidence(label_likelihood(y, mechanism).astype(float), np.asarray(mechanism.labels), True)
@@ -189,7 +190,7 @@ def clearly_better(
     return bool(differences.sum() > MARGIN * np.sqrt(len(differences)) * differences.std())
 
 
-def information(
+def nats_to_win(
     likelihood: np.ndarray,  # [n, K]
     shares: np.ndarray,  # [K]
     weights: np.ndarray,  # [n]

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from .integers import DENOMINATOR
 
 # %% auto #0
-__all__ = ['Sampler', 'sampler_for']
+__all__ = ['Sampler', 'words_for', 'draw_below', 'sampler_for']
 
 # %% ../../nbs/privacy/05_lookup.ipynb #a27f856f
 class Sampler(Protocol):
@@ -33,6 +33,15 @@ class Sampler(Protocol):
         ...
 
 
+def words_for(
+    more: Callable[[int], np.ndarray],  # more(n): n further words; `more.by_row`, if it has one: those of some rows
+    places: np.ndarray,  # int [n], the places in a piece that need a further word
+) -> np.ndarray:  # uint64 [n]
+    "Return a further word for each of some places: the next ones, or each row's own where a source keeps them apart."
+    by_row = getattr(more, "by_row", None)
+    return more(len(places)) if by_row is None else by_row(places)
+
+
 def _marks(out) -> np.ndarray:
     "Return where 255 stands: it is rare, and a search for a byte is faster than a comparison of all."
     data = out.tobytes()
@@ -43,12 +52,28 @@ def _marks(out) -> np.ndarray:
         at = data.find(b"\xff", at + 1)
     return np.array(found, np.intp)
 
+# %% ../../nbs/privacy/05_lookup.ipynb #ea1d45d0
+def draw_below(
+    numbers: np.ndarray,  # int [n], uniform below 2**62; those that are too large are replaced
+    below: int,  # the bound, at least 2**61
+    more: Callable[[int], np.ndarray],  # as in `words_for`
+) -> None:
+    "Draw numbers again until all are below a bound: as many words as are missing, so that no cut makes a difference."
+    again = np.flatnonzero(numbers >= below)
+    while again.size:
+        new = (words_for(more, again) >> np.uint64(2)).astype(np.int64)
+        fits = new < below
+        places = again[fits] if hasattr(more, "by_row") else again[: int(fits.sum())]  # else the first places
+        numbers[places] = new[fits]
+        again = again[~fits] if hasattr(more, "by_row") else again[len(places) :]
+
 # %% ../../nbs/privacy/05_lookup.ipynb #b9c220f7
 class _Lookup:
     "Sampler for up to 128 labels and 255 outputs: 16 bits and the label index a table of bytes."
 
     bits = np.dtype("<u2")
     dtype = np.uint8
+    rowwise = True  # whether further words go to the places that they are asked for
     step = 1 << 18  # labels a call: more fall out of the cache, fewer wait for one another's threads
 
     def __init__(self, weights, columns):  # columns: int [n_outputs], what is written for each output
@@ -72,7 +97,7 @@ class _Lookup:
         np.take(self.table, index, out=out, mode="clip")
         odd = _marks(out)
         if odd.size:
-            low = (more(odd.size) >> np.uint64(18)).astype(np.int64)
+            low = (words_for(more, odd) >> np.uint64(18)).astype(np.int64)
             u = random[odd].astype(np.int64) << 46 | low
             out[odd] = self.columns[(self.edges[codes[odd]] <= u[:, None]).sum(1)]
 
@@ -120,6 +145,7 @@ class _Alias:
 
     bits = np.dtype("<u4")
     step = 1 << 17
+    rowwise = True
 
     def __init__(self, weights, columns):
         self.k = max(1, (weights.shape[1] - 1).bit_length())
@@ -145,7 +171,7 @@ class _Alias:
         np.copyto(chosen, cell, where=rest < cut, casting="same_kind")
         odd = np.flatnonzero(rest == cut)
         if odd.size:
-            low = (more(odd.size) >> np.uint64(34)).astype(np.int64)
+            low = (words_for(more, odd) >> np.uint64(34)).astype(np.int64)
             own = (rest[odd].astype(np.int64) << 30 | low) < self.cut.ravel()[index[odd]]
             chosen[odd[own]] = cell[odd[own]]
         np.take(self.columns, chosen, out=out, mode="clip")
