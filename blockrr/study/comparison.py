@@ -132,7 +132,7 @@ def difference_texts(
 ) -> pd.DataFrame:  # a column an epsilon
     "Write differences with their intervals, budgets side by side."
     texts = pd.Series([Interval(*row).text() for row in differences.itertuples(index=False)], differences.index)
-    return texts.unstack("epsilon")
+    return texts.unstack("epsilon").rename(columns="ε = {:g}".format).rename_axis(columns=None)
 
 # %% ../../nbs/study/26_comparison.ipynb #6348ae7a
 class Promise(NamedTuple):
