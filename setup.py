@@ -16,6 +16,7 @@ study = learn + cfg["study_requirements"].split()  # the study's default learner
 dev = study + cfg["dev_requirements"].split()
 statuses = ["Planning", "Pre-Alpha", "Alpha", "Beta", "Production/Stable", "Mature", "Inactive"]
 status = int(cfg["status"])
+compare = tables + cfg["compare_requirements"].split()  # the study with cleanlab, tools/compare_cleanlab.py
 readme = here / "README.md"
 
 setup(
@@ -59,6 +60,7 @@ setup(
         "learn": learn,
         "study": study,
         "site": cfg["site_requirements"].split(),
+        "compare": compare,
         "dev": dev,
     },
     entry_points={
