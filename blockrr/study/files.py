@@ -268,7 +268,7 @@ def _plan(
     os.close(os.open(spool, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     places = [header.index(name) for name in columns]
     texts_of = [Domain([str(label) for label in d.values]) for d in domains]
-    found = spool_table(Path(source), kind, header, places, texts_of, spool=spool, missing=missing)
+    found = spool_table(Path(source), kind, header, places, texts_of, spool=spool, missing=missing, out=out)
     plain = found.plain and kind.delimiter == out.delimiter
     return _Plan(columns, texts_of, found._replace(plain=plain), style, *rest)
 
