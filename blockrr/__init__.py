@@ -1,5 +1,5 @@
 """Label differential privacy by block randomised response; see https://blockrr.github.io/blockrr."""
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 from blockrr.privacy.advise import advise
 from blockrr.privacy.audit import audit
@@ -7,7 +7,8 @@ from blockrr.privacy.bins import rr_on_bins
 from blockrr.privacy.caution import ReleaseWarning
 from blockrr.privacy.classification import RandomizedResponse, best_k, block_rr, rr, rr_with_prior
 from blockrr.privacy.codebook import Codebook
-from blockrr.privacy.evaluate import conformal_sets, evaluate, released_scorer
+from blockrr.privacy.conformal import conformal_sets
+from blockrr.privacy.evaluate import evaluate
 from blockrr.privacy.explain import explain
 from blockrr.privacy.handover import load_release
 from blockrr.privacy.integers import Certificate
@@ -21,6 +22,7 @@ from blockrr.privacy.partition import Partition, partition_by_weight, weight_mat
 from blockrr.privacy.prior import estimate_prior
 from blockrr.privacy.release import Release, release
 from blockrr.privacy.rows import RowKey, new_key
+from blockrr.privacy.scorers import released_scorer
 from blockrr.privacy.sets import SetMechanism
 from blockrr.privacy.stages import prior_by_em, two_stage
 from blockrr.privacy.subsets import best_size, subset_response

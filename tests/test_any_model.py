@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import make_column_transformer
-from sklearn.datasets import make_classification
+from sklearn.datasets import load_digits, make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -70,6 +70,48 @@ def test_number_of_fits(table, rounds, cv):
     Counting.fits = 0
     model = NoiseAwareClassifier(Counting(), rounds, cv, random_state=0).fit(X, z, mechanism=MECHANISM)
     assert Counting.fits == model.details_["fits"] <= (rounds + 1) * cv + 1
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_rounds_do_not_harm_where_labels_say_little(seed):
+    "Ten classes at epsilon 1: rounds judged by the rows that calibrated them cost a forest much of its accuracy."
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(seed).permutation(len(y))
+    train, test = order[450:], order[:450]
+    mechanism = br.rr(10, 1.0)
+    z = mechanism.privatize(y[train], seed=seed)
+    forest = RandomForestClassifier(40, min_samples_leaf=5, random_state=0)
+    aware = NoiseAwareClassifier(forest, random_state=seed).fit(X[train], z, mechanism=mechanism)
+    assert aware.score(X[test], y[test]) > forest.fit(X[train], z).score(X[test], y[test])
+
+
+def test_a_round_is_taken_only_where_it_is_clearly_better(table, monkeypatch):
+    "The rule decides, and nothing else: never, always, and as the held-out likelihoods say."
+    from blockrr.learning import any_model
+
+    X, _, _, _, z = table
+    fitted = NoiseAwareClassifier(LogisticRegression(), random_state=0)
+    asked = []
+    monkeypatch.setattr(any_model, "clearly_better", lambda d: asked.append(d) or False)
+    assert fitted.fit(X, z, mechanism=MECHANISM).details_["rounds"] == 0
+    held = fitted.details_["held_out"]
+    assert [len(d) for d in asked] == [500, 500]  # the judges, row by row
+    assert asked[0].mean() == pytest.approx(held[1] - held[fitted.details_["start"]], abs=2e-6)
+    monkeypatch.setattr(any_model, "clearly_better", lambda d: True)
+    assert fitted.fit(X, z, mechanism=MECHANISM).details_["rounds"] == 2
+
+
+def test_the_plain_order_of_classes_is_kept_where_offsets_would_be_noise():
+    X, y = load_digits(return_X_y=True)
+    mechanism = br.rr(10, 0.7)
+    plain = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
+    kept = []
+    for seed in range(4):
+        z = mechanism.privatize(y, seed=seed)
+        aware = NoiseAwareClassifier(plain, 0, start="estimator", random_state=0).fit(X, z, mechanism=mechanism)
+        if aware.informative_ and np.ptp(aware._stage.calibration.offsets) == 0:
+            kept.append((aware.predict(X) == plain.fit(X, z).predict(X)).mean())
+    assert len(kept) >= 2 and min(kept) > 0.99
 
 
 def test_same_seed_same_model_and_the_estimator_is_untouched(table):

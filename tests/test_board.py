@@ -114,6 +114,10 @@ def test_the_page_says_who_chose_the_mechanism_and_from_what():
     assert ("other rows" in answer) == bool(chosen.statement.rows_prior)
 
 
+def test_a_notebook_shows_the_page():
+    assert OUT.statement._repr_markdown_() == OUT.statement.to_markdown()
+
+
 def test_settings_are_named_alike_everywhere():
     out = br.release([0, 1, 2, 3, 4] * 20, 0.5, 5, "subset")
     entry = out.statement.to_registry()["deployment"]["implementation"]["preprocessing_and_hyperparameter_tuning"]

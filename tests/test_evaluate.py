@@ -5,13 +5,16 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
 import blockrr as br
-from blockrr.privacy.evaluate import conformal_sets, evaluate, released_scorer
+from blockrr.privacy.conformal import conformal_sets
+from blockrr.privacy.evaluate import evaluate
+from blockrr.privacy.scorers import released_scorer
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -109,6 +112,57 @@ def test_words_as_labels(judged):
     mechanism = br.rr(names.tolist(), 2.0)
     found = evaluate(names[p.argmax(1)], mechanism.privatize(names[truth], seed=1), mechanism)
     assert near(found.accuracy, (p.argmax(1) == truth).mean()) and found.log_loss is None
+
+
+def test_columns_in_another_order(judged):
+    "Classifiers of words sort their classes; the domain has an order of its own."
+    truth, p = judged
+    names = ["no", "yes", "maybe"]
+    mechanism = br.rr(names, 2.0)
+    released = mechanism.privatize(np.array(names)[truth], seed=1)
+    expected = evaluate(p, released, mechanism)
+    order = [2, 0, 1]
+    classes = [names[k] for k in order]
+    for found in (
+        evaluate(p[:, order], released, mechanism, classes=classes),
+        evaluate(pd.DataFrame(p[:, order], columns=classes), released, mechanism),
+        evaluate(pd.DataFrame(p), released, mechanism),
+    ):
+        assert found.accuracy == expected.accuracy and found.log_loss == expected.log_loss
+    sets = conformal_sets(p[:, order], released, mechanism, classes=classes)
+    assert sets.threshold == conformal_sets(p, released, mechanism).threshold
+    for bad in (["no", "yes"], ["no", "no", "maybe"], ["no", "yes", "never"]):
+        with pytest.raises(ValueError, match="classes: needs a different label of the domain for each of 3 columns"):
+            evaluate(p, released, mechanism, classes=bad)
+
+
+def test_a_release_says_what_released_a_part_of_it(judged):
+    truth, p = judged
+    out = br.release(truth, 2.0, 3, seed=1)
+    part = slice(0, 10_000)
+    expected = evaluate(p[part], out.labels[part], out.mechanism)
+    assert evaluate(p[part], out.labels[part], out).accuracy == expected.accuracy
+    sets = conformal_sets(p[part], out.labels[part], out)
+    assert sets.threshold == conformal_sets(p[part], out.labels[part], out.mechanism).threshold
+
+
+def test_a_picture_needs_probabilities(judged):
+    truth, p = judged
+    mechanism = MECHANISMS["rr"]
+    released = mechanism.privatize(truth, seed=1)
+    ax = evaluate(p, released, mechanism).plot()
+    assert len(ax.lines[1].get_xdata()) == 10
+    with pytest.raises(ValueError, match="plot: needs an evaluation of probabilities"):
+        evaluate(p.argmax(1), released, mechanism).plot()
+
+
+def test_old_names_warn():
+    from blockrr.privacy import evaluate as module
+
+    with pytest.warns(DeprecationWarning, match="use blockrr.privacy.scorers.released_scorer"):
+        assert module.released_scorer is br.released_scorer
+    with pytest.warns(DeprecationWarning, match="use blockrr.privacy.conformal.conformal_sets"):
+        assert module.conformal_sets is br.conformal_sets
 
 
 def test_labels_that_cannot_be_told_apart(judged):

@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 
 import blockrr as br
-from blockrr.learning.evidence import calibrate_table, check_weights, label_evidence
+from blockrr.learning.evidence import (
+    MARGIN,
+    RowSplit,
+    calibrate_halves,
+    calibrate_sparingly,
+    calibrate_table,
+    check_weights,
+    clearly_better,
+    label_evidence,
+    nats_to_win,
+)
 from blockrr.learning.softmax import softmax
 
 
@@ -60,3 +70,70 @@ def test_calibration_finds_the_scale_that_scores_were_made_with():
 def test_bad_weights(bad):
     with pytest.raises(ValueError, match="sample_weight: needs 3"):
         check_weights(bad, 3)
+
+
+def made(n, seed, epsilon, shares=(0.6, 0.3, 0.1)):
+    "Log-probabilities that are calibrated, and what was released for their rows."
+    rng = np.random.default_rng(seed)
+    scores = np.log(softmax(1.5 * rng.normal(size=(n, 3)) + np.log(shares)))
+    truth = (rng.random((n, 1)) > np.exp(scores).cumsum(1)[:, :-1]).sum(1)
+    mechanism = br.rr(3, epsilon)
+    return scores, label_evidence(mechanism.privatize(truth, seed=seed), mechanism).likelihood
+
+
+def test_offsets_are_taken_where_they_are_true_and_left_where_they_are_noise():
+    scores, L = made(6000, 0, 2.0)
+    moved = calibrate_sparingly(scores + [1.5, 0, 0], L, np.ones(6000))
+    assert np.ptp(moved.offsets) > 1 and moved.slope == pytest.approx(1, abs=0.15)
+    taken = [np.ptp(calibrate_sparingly(*made(800, seed, 0.3), np.ones(800)).offsets) > 0 for seed in range(30)]
+    assert np.mean(taken) < 0.35  # Akaike's rule: two offsets by chance in exp(-2) = 14 %, with 30 draws below 35 %
+
+
+def test_the_slope_goes_where_it_is_pulled_when_labels_say_nothing():
+    scores, L = made(500, 1, 0.001)
+    for towards in (0.0, 1.0):
+        assert calibrate_sparingly(scores, L, np.ones(500), towards).slope == pytest.approx(towards, abs=0.02)
+
+
+def test_a_slope_alone_is_the_best_slope():
+    "Against a search."
+    scores, L = made(2000, 2, 1.0)
+    found = calibrate_table(scores, L, np.ones(2000), 1.0, offsets=False)
+    grid = np.linspace(0.2, 2, 181)
+    values = [np.log((softmax(s * scores) * L).sum(1)).sum() for s in grid]
+    assert found.slope == pytest.approx(grid[np.argmax(values)], abs=0.02) and (found.offsets == 0).all()
+
+
+def test_no_row_is_judged_by_a_calibration_that_saw_its_label():
+    scores, L = made(400, 3, 1.0)
+    half = RowSplit(400, 3, np.random.RandomState(0)).half
+    assert half.sum() == 200
+    before = calibrate_halves(scores, L, np.ones(400), half).left_out(scores, half)
+    for own in (0, 1):
+        changed = np.where((half == own)[:, None], L[::-1], L)
+        after = calibrate_halves(scores, changed, np.ones(400), half).left_out(scores, half)
+        assert (after[half == own] == before[half == own]).all() and (after[half != own] != before[half != own]).any()
+
+
+def test_judges_are_in_both_halves():
+    for n in (8, 9, 17, 100):
+        split = RowSplit(n, 2, np.random.RandomState(n))
+        assert set(split.half[split.judges]) == set(split.half[split.others]) == {0, 1}
+
+
+def test_clearly_better_is_a_paired_test():
+    d = np.random.default_rng(0).normal(size=400)
+    shift = MARGIN * d.std() / 20 - d.mean()
+    assert clearly_better(d + shift + 1e-3) and not clearly_better(d + shift - 1e-3)
+    assert not clearly_better(np.zeros(5))
+
+
+def test_nats_to_win_is_the_mutual_information():
+    "Of a label and what is released for it, on average over what is released."
+    shares = np.array([0.6, 0.3, 0.1])
+    T = br.rr(3, 1.5).transition
+    exact = (shares[:, None] * T * np.log(T / (shares @ T))).sum()
+    outputs = shares @ T
+    found = nats_to_win(T.T, shares, 1000 * outputs)  # every output as often as it comes
+    assert found == pytest.approx(1000 * exact, rel=1e-9)
+    assert nats_to_win(np.ones((9, 3)), shares, np.ones(9)) == pytest.approx(0, abs=1e-12)

@@ -60,3 +60,12 @@ def test_what_is_no_table(bad):
         prior_by_em([1, 1], bad)
     with pytest.raises(ValueError, match="transition: needs a matrix"):
         check_probabilities(bad)
+
+
+def test_a_mechanism_names_its_outputs():
+    mechanism = br.rr(["no", "yes"], 1.0)
+    expected = prior_by_em([400, 600], mechanism.transition).prior
+    for counts in ([400, 600], {"yes": 600, "no": 400}):
+        np.testing.assert_array_equal(prior_by_em(counts, mechanism).prior, expected)
+    sets = br.subset_response(5, 1.0, size=2)
+    np.testing.assert_allclose(prior_by_em(np.ones(10), sets).prior, 0.2, atol=1e-9)

@@ -135,7 +135,7 @@ def test_tables_are_near_the_formula_and_not_only_near_its_floats(K, epsilon):
 
 
 def test_a_matrix_that_is_not_private_is_refused():
-    with pytest.raises(ValueError, match="not 1.0-private"):
+    with pytest.raises(ValueError, match=r"at most e\*\*1 in each column, got e\*\*1.386"):
         integer_table(np.array([[0.8, 0.2], [0.2, 0.8]]), 1)
 
 
@@ -154,3 +154,9 @@ def test_too_large_a_domain_is_refused_before_memory_is_taken():
     assert peak < 256 * 2**20, peak
     m = br.rr_with_prior(np.arange(50_000)[::-1] + 1, 1.0, k=3)  # many labels, few outputs: fits
     assert set(m.privatize([0, 49_999] * 100)) <= {0, 1, 2}
+
+
+@pytest.mark.parametrize("table, got", [([[0.8, 0.2], [0.1, 0.9]], "2.079441542"), ([[1, 0], [0, 1]], "inf")])
+def test_a_table_that_is_less_private_than_claimed(table, got):
+    with pytest.raises(ValueError, match=rf"needs ratios of at most e\*\*1 in each column, got e\*\*{got}"):
+        integer_table(table, 1.0)

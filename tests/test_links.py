@@ -13,6 +13,15 @@ ROOT = Path(__file__).resolve().parent.parent
 LAB = ROOT / "nbs"  # where README opens JupyterLab
 CODE = re.compile(r"^```.*?^```\s*$|`[^`\n]+`", re.M | re.S)
 LINK = re.compile(r"\]\(\s*<?([^)\s>]+)|^\[[^\]\n]+\]:\s+<?([^\s>]+)|(?:href|src)=[\"']([^\"']+)", re.M)
+HOSTS = {
+    "arxiv.org",
+    "doi.org",
+    "github.com",
+    "semver.org",
+    "blockrr.github.io",
+    "proceedings.mlr.press",
+    "openreview.net",
+}
 NAMED = re.compile(r"`((?:nbs|results|tools|tests|workflow|blockrr)/[\w./-]+\w)`")  # a path from the root
 
 
@@ -50,6 +59,12 @@ def links(text):
     return [unquote(t) for t in targets if not re.match(r"[a-zA-Z][\w+.-]*:|//", t)]
 
 
+def addresses(text):
+    "Targets of links and images on other servers."
+    targets = [next(filter(None, found)) for found in LINK.findall(CODE.sub("", text))]
+    return [t for t in targets if re.match(r"[a-zA-Z][\w+.-]*:|//", t) and not t.startswith(("mailto:", "data:"))]
+
+
 def slug(heading):
     "A heading as an anchor, in the spelling of GitHub and in that of Jupyter alike."
     return re.sub(r"[^\w-]", "", re.sub(r"\s", "-", heading.strip().lower()))
@@ -68,6 +83,8 @@ def trouble(path, target):
     there = Path(os.path.normpath(path.parent / place)) if place else path
     if there not in FILES and there not in FOLDERS:
         return "is not in the repository"
+    if path.suffix == ".ipynb" and there in FOLDERS:
+        return "is a folder, which JupyterLab does not open"
     if path.is_relative_to(LAB) and not there.is_relative_to(LAB):
         return "is out of JupyterLab's reach"
     if anchor and there.suffix in (".ipynb", ".md") and slug(anchor) not in anchors(there):
@@ -83,6 +100,14 @@ def dead(path):
 def test_every_relative_link_leads_somewhere():
     assert len(PAGES) > 60 and sum(len(links(t)) for p in PAGES for t in texts(p)) > 60
     assert not [line for p in PAGES for line in dead(p)]
+
+
+def test_addresses_are_well_formed():
+    "No network is used: their form, and that they name servers that are here to stay."
+    found = {(p, t) for p in PAGES for text in texts(p) for t in addresses(text)}
+    hosts = {t: re.match(r"https://([\w-]+(?:\.[\w-]+)+)(?:/[\w./~%#?=&+:@()-]*)?$", t) for _, t in found}
+    assert len(found) > 5 and not [t for t, form in hosts.items() if not form]
+    assert {form[1] for form in hosts.values()} <= HOSTS
 
 
 def test_every_path_that_is_named_is_there():
@@ -114,7 +139,7 @@ def test_a_notebook_that_papermill_copies_has_no_relative_links():
         ("[a](../README.md)", 1),
         ("[a](/privacy/03_labels.ipynb)", 1),
         ("`[a](nothing.png)`\n\n```\n[a](nothing.png)\n```", 0),
-        ("[a](privacy)", 0),
+        ("[a](privacy)", 1),
         ("[a](#What-it-does-not-do)", 0),
         ("[a](#what-it-does-not-do)", 0),
         ("[a](#What-it-does)", 1),

@@ -136,8 +136,10 @@ def accuracy(folder, *options):
 
 
 def test_the_command_of_the_readme(tmp_path):
-    from blockrr.study.experiment import grid, run_all
+    "It gives the first seeds of a slice of the smoke profile."
+    from blockrr.study.experiment import run_all
     from blockrr.study.paper import MECHANISMS
+    from blockrr.study.spec import slice_cells
 
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     [options] = re.findall(r"^\S*papermill nbs/experiments/accuracy.ipynb out.ipynb (.*)$", readme, re.M)
@@ -145,7 +147,7 @@ def test_the_command_of_the_readme(tmp_path):
     done = accuracy(tmp_path, *options.split())
     assert done.ok, done.said
     assert {r["spec"]["epsilon"] for r in done.records} == {1.0} and len(done.records) == 9
-    alone = run_all(grid("digits", MECHANISMS, [1.0], 3))
+    alone = run_all(slice_cells("digits", MECHANISMS, [1.0], 3, prior_fraction=0.1))
     assert done.records == json.loads(json.dumps([r.to_dict() for r in alone]))
 
 
@@ -155,6 +157,7 @@ def test_the_command_of_the_readme(tmp_path):
         (("-p", "epsilons", "1.0", "-p", "seeds", "1"), [1.0], [0]),
         (("-p", "epsilons", "[2.0]", "-p", "seeds", "[3]"), [2.0], [3]),
         (("-p", "epsilon", "0.5, inf", "-p", "seeds", "0, 2"), [0.5, "inf"], [0, 2]),
+        (("-y", "{epsilon: ['0.5', .inf, 2], seeds: 1}"), [0.5, "inf", 2.0], [0]),
     ],
 )
 def test_one_value_or_several(tmp_path, options, epsilons, seeds):
@@ -195,12 +198,21 @@ def test_settings_by_rule_are_those_of_a_release():
     [
         ("experiments/accuracy", "epsilonn", "did you mean epsilon?"),
         ("experiments/tables", "dataset", "did you mean datasets?"),
+        ("experiments/regression", "learner", "did you mean learners?"),
+        ("experiments/resnet", "epsilom", "did you mean epsilon?"),
         ("paper/advice_validated", "record", "did you mean records?"),
     ],
 )
 def test_an_unknown_parameter_is_an_error(tmp_path, book, option, hint):
     done = papermill(tmp_path, f"nbs/{book}.ipynb", "-p", option, "1.0")
     assert not done.ok and "parameters: needs names among" in done.said and f"got {option} ({hint})" in done.said
+
+
+@pytest.mark.parametrize("options", ["-p epsilon 1 -p epsilons 2", "-p learner probe -p learners forward"])
+def test_a_parameter_that_another_overrides_is_an_error(tmp_path, options):
+    done = papermill(tmp_path, "nbs/experiments/accuracy.ipynb", *options.split())
+    one, many = options.split()[1::3]
+    assert not done.ok and f"{one}: needs to be given without {many}, got both" in done.said
 
 
 def test_a_folder_that_is_no_text_is_an_error(tmp_path):
@@ -221,6 +233,16 @@ def test_a_slice_of_numbers(tmp_path):
     done = papermill(tmp_path, "nbs/experiments/regression.ipynb", *options, "-p", "output", tmp_path / "records")
     assert done.ok, done.said
     assert {(r["spec"]["epsilon"], r["spec"]["mechanism"]) for r in done.records} == {(2.0, "rr_on_bins")}
+
+
+@pytest.mark.parametrize("book", ["accuracy", "regression"])
+def test_a_slice_without_cells_is_an_error(tmp_path, book):
+    "Not an empty file of records."
+    done = papermill(
+        tmp_path, f"nbs/experiments/{book}.ipynb", "-r", "mechanisms", "", "-p", "output", tmp_path / "records"
+    )
+    assert not done.ok and "mechanisms, epsilons: needs at least one each, got none" in done.said
+    assert not (tmp_path / "records").exists()
 
 
 def test_records_are_found_from_anywhere(tmp_path):

@@ -2,15 +2,17 @@
 
 import math
 import re
+from pathlib import Path
 
 import nbformat
 import pandas as pd
 import pytest
 
-from blockrr.study import figures, frames, report, statistics
+from blockrr.study import claims, figures, frames, paper, report, statistics
 from blockrr.study.report import html_report, html_table, markdown_table, provenance_line
 
 v4 = nbformat.v4
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def write(path, *markdown):
@@ -82,3 +84,56 @@ def test_old_names_answer_with_a_warning():
     assert report.contrast is statistics.contrast
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         report.nothing  # noqa: B018
+
+
+def test_a_note_is_about_what_is_there():
+    assert report.note(True, "here").data == "here" and report.note(False, "here", "there").data == "there"
+    assert report.note(False, "here") is None
+
+
+def test_the_first_screen(tmp_path):
+    "Before the notebooks, which then hide their contents; without one these are open."
+    books = [write(tmp_path / "a.ipynb", "# A")]
+    page = html_report(books, tmp_path / "page.html", opening="<p>first</p>").read_text()
+    assert page.index("<p>first</p>") < page.index("<nav><details>") < page.index("measured")
+    assert "<nav><details open>" in html_report(books, tmp_path / "page.html").read_text()
+    assert 'name="viewport"' in page and "prefers-color-scheme: dark" in page
+
+
+@pytest.mark.parametrize("name, next_one", [("laptop", "learners"), ("learners", "gpu"), ("optimal", "learners")])
+def test_the_opening_of_the_records_on_disk(name, next_one):
+    frame = frames.read_records(ROOT / "results" / name / "records")
+    opening = claims.report_opening(frame)
+    assert f"blockrr reproduce --profile {next_one}" in opening and opening.count("<img") == 1
+    lines = re.findall(r"<li><b>(.*?):</b> (.*?) \((.*?)\)</li>", opening)
+    assert len(lines) > 10 and len(set(lines)) == len(lines)
+    judged = claims.judge_claims(frame[(frame.learner == "probe") & frame.mechanism.isin(list(paper.MECHANISMS))])
+    decided = judged[judged.evidence != "no records"]
+    assert sum(len(data.split(", ")) for *_, data in lines) == len(decided)
+
+
+def test_the_opening_without_claims():
+    "One line a budget; nothing at all for numbers, or where the paper's mechanisms are missing."
+    rows = {
+        "dataset": "digits",
+        "learner": "probe",
+        "epsilon": [1.0, 1.0, math.inf],
+        "mechanism": ["rr", "block_rr", "rr"],
+    }
+    rows |= {
+        "seed": 0,
+        "sigma": [None, 1.2, None],
+        "l": [None, 5, None],
+        "accuracy": [70.0, 75.0, 99.0],
+        "average": 50.0,
+    }
+    frame = pd.DataFrame(rows)
+    opening = claims.report_opening(frame)
+    assert re.findall("<li>(.*?)</li>", opening) == [
+        "<b>digits, ε = 1:</b> BlockRR 75.0, RR 70.0 %",
+        "<b>digits, ε = ∞:</b> RR 99.0 %",
+    ]
+    assert "RR, BlockRR on digits, learner probe, ε = 1, ∞, n = 1 seeds a cell." in opening
+    assert "--profile laptop" in opening
+    assert claims.report_opening(frame.drop(columns="average")) == ""
+    assert claims.report_opening(frame.assign(mechanism="subset")) == ""

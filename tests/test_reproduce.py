@@ -36,6 +36,9 @@ def whole(tmp_path_factory):
     done = subprocess.run(command(folder / "out"), env=environment(folder), capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"Report: {folder / 'out' / 'report.html'}" in done.stdout and (folder / "out" / "report.html").exists()
+    lines = [line for line in done.stdout.splitlines() if "14 steps" in line]
+    assert lines[-1].startswith("14 of 14 steps, ") and all("so far, about " in line for line in lines[:-1])
+    assert "Finished jobid" not in done.stdout + done.stderr  # which is in a file
     return folder
 
 
@@ -46,6 +49,14 @@ def test_everything_is_there(whole):
         executed = json.loads((whole / "out" / "notebooks" / name.replace(".json", ".ipynb")).read_text())
         assert "papermill" in executed["metadata"] and (whole / "out" / "logs" / name.replace(".json", ".log")).exists()
     assert sum(len(json.loads(text)) for text in found.values()) == 5 * 3 * 5 + 7 * 5 + 8 * 5
+
+
+def test_a_dry_run_says_what_is_left(whole, tmp_path):
+    for out, words in ((whole / "out", "0 slices"), (tmp_path / "new", "7 slices")):
+        done = subprocess.run([*command(out), "--dry-run"], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0 and f"{words} without records" in done.stdout
+        assert done.stdout.count("job ") == done.stdout.count("slice ") == (words == "7 slices")
+    assert not (tmp_path / "new" / "records").exists()
 
 
 def test_second_run_does_nothing(whole):

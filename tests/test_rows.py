@@ -105,8 +105,12 @@ def test_containers_of_labels_and_rows():
     pd, pl, pa, torch = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow", "torch"))
     for rows in (list(range(20)), np.arange(20, dtype=np.int8), pd.Series(range(20)), pl.Series(range(20))):
         assert m.privatize(y, key=KEY, rows=rows) == expected
+    for rows in (pd.RangeIndex(20), pd.Index(np.arange(20))):
+        assert m.privatize(y, key=KEY, rows=rows) == expected
     for rows in (pa.array(range(20)), torch.arange(20)):
         assert m.privatize(pd.Series(y), key=KEY, rows=rows).tolist() == expected
+    names = [f"patient {i}" for i in range(20)]
+    assert m.privatize(y, key=KEY, rows=pd.Index(names)) == m.privatize(y, key=KEY, rows=names)
     assert m.privatize([], key=KEY, rows=[]) == []
 
 

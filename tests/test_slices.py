@@ -1,15 +1,15 @@
 """What the profiles say, slice by slice, and which code a slice depends on. Snakemake is run in test_reproduce."""
 
+import ast
 import json
 import shutil
 
 import pytest
 import yaml
 
-from blockrr.study.parameters import budgets
 from blockrr.study.regression import regression_grid
 from blockrr.study.reproduce import ROOT, code_digest, import_closure, pretrained_files, profiles, slices
-from blockrr.study.spec import grid
+from blockrr.study.spec import slice_cells
 
 
 def profile(name):
@@ -17,15 +17,29 @@ def profile(name):
 
 
 def cells(slice_):
-    "The specs of a slice, as its notebook makes them."
-    given = {k: v for k, v in slice_.items() if k not in ("name", "output", "cells", "learners", "learner")}
+    "The specs of a slice."
+    given = {k: v for k, v in slice_.items() if k not in ("name", "output", "cells")}
     fixed = [given.pop(k) for k in ("dataset", "mechanisms", "epsilons", "seeds")]
-    found = []
-    for plan in slice_.get("learners", [{"learner": slice_.get("learner")}]):
-        mechanisms = plan.get("mechanisms", fixed[1])
-        own = {k: v for k, v in plan.items() if k != "mechanisms"}
-        found += grid(fixed[0], mechanisms, budgets(None, fixed[2]), fixed[3], **{**given, **own})
-    return found
+    return slice_cells(*fixed, **given)
+
+
+def code_cells(study):
+    "The code cells of a slice's notebook, its cell of parameters first."
+    found = json.loads((ROOT / "nbs" / "experiments" / f"{study}.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = [c for c in found if c["cell_type"] == "code"]
+    code.sort(key=lambda c: "parameters" not in c["metadata"].get("tags", []))
+    return ["".join(c["source"]) for c in code]
+
+
+def planned(study, parameters):
+    "What a notebook is about to run with these parameters, by its own cells."
+    space = {}
+    defaults, imports, plan, *_ = code_cells(study)
+    exec(imports, space)
+    exec(defaults, space)
+    space.update(parameters)
+    exec(plan, space)
+    return space["specs"] if "specs" in space else space["grid"]
 
 
 @pytest.mark.parametrize(
@@ -45,6 +59,44 @@ def test_every_slice_is_a_list_of_cells(name, n_slices, n_runs):
     assert all(s["name"] == key and s["output"] == "runs/x/records" for key, s in found.items())
     assert (len(found), sum(len(cells(s)) for s in found.values())) == (n_slices, n_runs)
     assert json.loads(json.dumps(found)) == found  # they travel as JSON
+
+
+@pytest.mark.parametrize("name", profiles())
+def test_a_notebook_has_the_parameters_of_every_slice(name):
+    read = profile(name)
+    defaults = ast.parse(code_cells(read.get("study", "accuracy"))[0]).body
+    declared = {ast.unparse(getattr(node, "target", None) or node.targets[0]) for node in defaults}
+    assert all(set(parameters) <= declared for parameters in slices(read, "x").values())
+
+
+@pytest.mark.parametrize("name", ["smoke", "gpu_smoke", "gpu", "laptop", "optimal", "learners", "regression_smoke"])
+def test_a_notebook_plans_the_cells_of_its_slice(name):
+    read = profile(name)
+    found = slices(read, "x")
+    for parameters in list(found.values())[:3] + list(found.values())[-3:]:
+        plan = planned(read.get("study", "accuracy"), parameters)
+        if read.get("study") == "regression":
+            shared = {k: parameters[k] for k in ("mechanisms", "learners", "prior_fraction") if k in parameters}
+            defaults = {"learners": ["linear", "boosting"], "prior_fraction": 0.1}
+            fixed = parameters["dataset"], parameters["epsilons"], range(parameters["seeds"])
+            assert plan == regression_grid(*fixed, **{**defaults, **shared})
+        else:
+            assert plan == cells(parameters)
+
+
+@pytest.mark.parametrize(
+    "study, name, given",
+    [
+        ("accuracy", "smoke", {"epsilon": 1.0, "dataset": "digits", "seeds": 5}),
+        ("accuracy", "laptop", {"epsilon": "inf", "dataset": "cifar10_2", "seeds": "10"}),
+        ("resnet", "gpu", {"epsilon": 1.0, "dataset": "cifar10_1", "seeds": 10}),
+        ("resnet", "gpu_smoke", {"epsilon": 1.0, "seeds": 2}),
+    ],
+)
+def test_one_epsilon_by_hand_is_a_slice(study, name, given):
+    "With nothing else on the command line."
+    key = f"{given.get('dataset', 'digits')}-eps{given['epsilon']}"
+    assert set(planned(study, given)) == set(cells(slices(profile(name), "x")[key]))
 
 
 def test_the_slices_of_a_regression():

@@ -97,7 +97,8 @@ def test_options_that_a_learner_does_not_have(learner):
         (dict(epsilon="inf"), "and a finite epsilon, got block_rr"),
         (dict(floor=0.5), "floor: only the method .optimal_rr. has one"),
         (dict(mechanism="optimal_rr", sigma=None, l=None), "floor: needs"),
-        (dict(prior_fraction=0), "prior_fraction"),
+        (dict(prior_fraction=0), "prior_fraction: needs 0 < prior_fraction < 1, got 0"),
+        (dict(prior_fraction="1%"), "prior_fraction: needs a real number, got str"),
         (dict(settings={"alpha": 1}), "alpha: needs a setting of the method .block_rr."),
     ],
 )

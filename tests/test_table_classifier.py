@@ -88,6 +88,16 @@ def test_a_release_with_gaps(table):
     np.testing.assert_allclose(whole.predict_proba(X), part.predict_proba(X), atol=1e-9)
 
 
+def test_a_release_names_the_mechanism_of_a_part(table):
+    X, y, *_ = table
+    out = br.release(y, 2.0, int(y.max()) + 1, seed=1)
+    named = LabelDPClassifier().fit(X[:500], out.labels[:500], mechanism=out.mechanism)
+    short = LabelDPClassifier().fit(X[:500], out.labels[:500], mechanism=out)
+    np.testing.assert_array_equal(named.predict_proba(X[:9]), short.predict_proba(X[:9]))
+    with pytest.raises(TypeError, match="sample_weight: needs numbers, got a mechanism; pass it by name"):
+        LabelDPClassifier().fit(X[:500], out.labels[:500], out.mechanism)
+
+
 def test_nothing_to_learn(table):
     X, y, _ = table
     nothing = br.rr(3, 0.01)

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 import blockrr as br
-from blockrr.privacy.evaluate import conformal_sets, evaluate
+from blockrr.privacy.conformal import conformal_sets
+from blockrr.privacy.evaluate import evaluate
 
 
 def population(n_labels: int, rng: np.random.Generator, n: int = 400_000) -> tuple:

@@ -16,13 +16,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
-from .any_model import GAIN, check_options, weight_name
+from .any_model import check_options, weight_name
 from .evidence import NOTHING, RowSplit, check_weights, take_rows, warn_of_nothing
 from .softmax import softmax
 from ..privacy.checks import as_numbers
 from ..privacy.interval import IntervalMechanism
 
 # %% ../../nbs/learning/23_any_regressor.ipynb #3d2f5822
+_GAIN = 0.5  # nats that a round must win over those before it
 _GRID = 65  # values for a mechanism on an interval
 _ROWS = 4096  # at a time
 
@@ -209,7 +210,7 @@ class NoiseAwareRegressor(RegressorMixin, BaseEstimator):
         self.mean_ = float(prior @ evidence.values)
         self._fit_rounds(X, first, evidence, w)
         if not self.informative_:
-            warn_of_nothing(type(self).__name__)
+            warn_of_nothing(type(self).__name__, "the estimated mean")
         return self
 
     def _fit_rounds(self, X, targets, evidence, weights):
@@ -229,7 +230,7 @@ class NoiseAwareRegressor(RegressorMixin, BaseEstimator):
             scores = _held_out(models, X, split)
             law, value = _fit_law(scores[split.judges], judges, weights[split.judges])
             curve[number] = value
-            if best is None or value > best[1] + GAIN:
+            if best is None or value > best[1] + _GAIN:
                 best = law, value, targets
                 rounds = number
             elif number > 1:

@@ -21,7 +21,6 @@ from blockrr.learning.evidence import (
     calibrate_table,
     check_weights,
     label_evidence,
-    likelihood_and_gradient,
     warn_of_nothing,
 )
 from .likelihood import posterior_targets
@@ -189,6 +188,20 @@ def _ridge_again(problem, like) -> tuple:  # logits of other rows
     return like._replace(coefficients=coefficients).as_logits()
 
 
+def _slopes(logits, likelihood, weights) -> tuple:  # (sum of logs, float [K, n]), as `likelihood_and_gradient`
+    "The same for arrays [K, n], whose sums over classes are sums of whole rows; logits are overwritten."
+    logits -= logits.max(0)
+    p = np.exp(logits, out=logits)
+    p /= p.sum(0)
+    joint = p * likelihood
+    total = np.maximum(joint.sum(0), 1e-30)
+    value = float(weights @ np.log(total))
+    joint /= total
+    joint -= p
+    joint *= weights
+    return value, joint
+
+
 def _climb(problem, start, variance, evaluations=15) -> tuple:  # (coefficients, offsets)
     "Maximise the penalised likelihood from a start."
     z, L, w, e = problem
@@ -200,16 +213,19 @@ def _climb(problem, start, variance, evaluations=15) -> tuple:  # (coefficients,
     kappa = max(float(np.average(np.square(q).mean(1), weights=w)), 1e-6)
     scale = 1 / np.sqrt(e * kappa * (w.sum() / max(w.sum(), 1)) + penalty)[:, None]
     offset_scale = 1 / np.sqrt(w.sum() * kappa)
+    by_class = np.ascontiguousarray(L.T)
 
     def split(x: np.ndarray) -> tuple:
         return x[: r * n_classes].reshape(r, n_classes) * scale, x[r * n_classes :] * offset_scale
 
     def objective(x: np.ndarray) -> tuple:
         c, b = split(x)
-        value, g = likelihood_and_gradient(z @ c.astype(z.dtype) + b.astype(z.dtype), L, w)
+        logits = np.ascontiguousarray((z @ c.astype(z.dtype)).T)
+        logits += b[:, None].astype(z.dtype)
+        value, g = _slopes(logits, by_class, w)
         value -= penalty * np.square(c).sum() / 2
-        slope = (z.T @ g.astype(z.dtype) - penalty * c) * scale
-        return -value, -np.concatenate([slope.ravel(), g.sum(0) * offset_scale])
+        slope = (z.T @ np.ascontiguousarray(g.T) - penalty * c) * scale
+        return -value, -np.concatenate([slope.ravel(), g.sum(1) * offset_scale])
 
     x = np.concatenate([(start[0] / scale).ravel(), start[1] / offset_scale])
     options = {"maxiter": evaluations, "maxfun": 2 * evaluations, "maxcor": 10}
@@ -328,8 +344,8 @@ class LabelDPClassifier(ClassifierMixin, BaseEstimator):
             What was released; without a mechanism, true labels.
         sample_weight : array [n], optional
             Counts of the rows, >= 0.
-        mechanism : Mechanism, optional
-            Of the column y.
+        mechanism : Mechanism or Release, optional
+            Of the column y; or the release that it is a part of.
         likelihood : array [n, K], optional
             In place of y: the probability of what was released for each row, given each class.
         classes : sequence of K labels, optional

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .checks import as_numbers, in_label_order
+from .mechanism import Mechanism
 
 # %% auto #0
 __all__ = ['PriorFit', 'check_probabilities', 'check_released', 'prior_by_em']
@@ -43,11 +44,15 @@ def check_probabilities(
 
 def check_released(
     counts: Any,  # [n_outputs]: how often each output was released; a Series or a dict goes by its labels
-    transition: Any,  # float [K, n_outputs]; a DataFrame names its outputs
+    transition: Any,  # float [K, n_outputs]; a DataFrame or a Mechanism names its outputs
 ) -> tuple[np.ndarray, np.ndarray]:  # float64 counts and transition; TypeError or ValueError otherwise
     "Refuse counts of outputs that this table does not release."
+    if isinstance(transition, Mechanism):
+        outputs, transition = transition.outputs, transition.transition
+    else:
+        outputs = getattr(transition, "columns", None)
     T = check_probabilities(transition)
-    c = as_numbers(in_label_order(counts, getattr(transition, "columns", None), "counts"), "counts")
+    c = as_numbers(in_label_order(counts, outputs, "counts"), "counts")
     if c.shape != T.shape[1:] or not np.isfinite(c).all() or (c < 0).any():
         raise ValueError(f"counts: needs {T.shape[1]} numbers >= 0, one for each output, got shape {c.shape}")
     if not c.sum() > 0:
@@ -80,8 +85,8 @@ def prior_by_em(counts: Any, transition: Any, rounds: int = 10_000) -> PriorFit:
     ----------
     counts : [n_outputs] numbers >= 0
         How often each output was released; a Series or a dict goes by its labels.
-    transition : float array [K, n_outputs], or a DataFrame
-        The mechanism's table, rows sum to 1.
+    transition : Mechanism, float array [K, n_outputs] or DataFrame
+        The mechanism, or its table, whose rows sum to 1.
     rounds : int
         At most so many pairs of steps.
 

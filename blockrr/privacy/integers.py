@@ -160,7 +160,9 @@ def integer_table(
     else:
         floor = P.min(0)
         if (P * math.exp(-epsilon) > floor * (1 + 1e-9) + 1e-300).any():
-            raise ValueError(f"transition: needs ratios of at most e**epsilon in each column, is not {epsilon}-private")
+            with np.errstate(divide="ignore"):
+                worst = float(np.log(P.max(0) / floor).max())
+            raise ValueError(f"transition: needs ratios of at most e**{epsilon:g} in each column, got e**{worst:.10g}")
         bounds = _closest_bounds(P, epsilon)
     table = np.zeros(T.shape, np.int64)
     table[:, live] = _rounded(P, bounds)

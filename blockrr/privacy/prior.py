@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -18,7 +19,7 @@ from .labels import Domain, DomainLike
 from .sampling import RandomBits, Seed, draw_discrete_laplace
 
 # %% auto #0
-__all__ = ['n_prior_rows', 'split', 'estimate_prior']
+__all__ = ['n_prior_rows', 'split', 'estimate_prior', 'warn_of_prior']
 
 # %% ../../nbs/privacy/13_prior.ipynb #f00e79c7
 def n_prior_rows(
@@ -142,3 +143,17 @@ def estimate_prior(
         scale = 2 / Fraction(exact_epsilon(epsilon))
         counts = [c + draw_discrete_laplace(scale, bits) for c in counts]
     return np.array([float(share) for share in _RULES[rule](counts, len(codes))])
+
+# %% ../../nbs/privacy/13_prior.ipynb #abfe5fe9
+def warn_of_prior(
+    n: int,  # rows of the data set
+    prior_fraction: float,  # share of them that the prior comes from
+    n_labels: int,  # size of the domain
+    epsilon: float,  # of the prior
+    needed: Callable[[int, float], float] = rows_needed,  # (n_labels, epsilon) -> rows
+    name: str = "prior_fraction",  # the parameter's, for the message
+):
+    "Warn where the rows set aside cannot bear a prior."
+    most = needed(n_labels, epsilon)
+    more = f"set {name} to {math.ceil(1000 * most / n) / 1000:g}" if most < n / 2 else "use more rows"
+    warn_of_few_rows(n_prior_rows(n, prior_fraction), most, n_labels, epsilon, more)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .amounts import Amount
-from .caution import rows_needed, warn_of_dropped, warn_of_few_rows, warn_of_no_change
+from .caution import warn_of_dropped, warn_of_no_change
 from .checks import check_epsilon, check_prior, check_real, moved
+from .cleanlab_input import CleanlabInput, cleanlab_input
 from .integers import Certificate
 from .labels import Domain, DomainLike
 from .ledger import Ledger, prepare_charge, says_what_is_spent
 from .mechanism import Mechanism
 from .methods import AUTO, Method, choose_by_prior, method_or_auto, settle_by_rows
 from .optimal import retention, tradeoff
-from .prior import estimate_prior, n_prior_rows, split
+from .prior import estimate_prior, split, warn_of_prior
 from .released_file import save_release
 from .sampling import RandomBits, Seed, seed_sequence
 from .set_columns import SEPARATOR
@@ -33,7 +34,7 @@ from .shares import Shares, estimate_shares, rows_by_value
 from .statement import GIVEN_PRIOR, ONE_USE, RANDOM_STAGES, TWO_PARTS, Statement, make_statement
 
 # %% auto #0
-__all__ = ['MAX_LIKELIHOODS', 'Release', 'ReleaseInput', 'check_input', 'warn_of_prior', 'change_probability', 'release']
+__all__ = ['MAX_LIKELIHOODS', 'Release', 'ReleaseInput', 'check_input', 'change_probability', 'release']
 
 # %% ../../nbs/privacy/30_release.ipynb #7ebb3164
 MAX_LIKELIHOODS = 2**30  # entries of a table of likelihoods, 8 GiB
@@ -167,6 +168,17 @@ class Release:
         pooled = self.statement.composition == RANDOM_STAGES
         return estimate_shares(self.mechanisms, counts, pooled=pooled, clamp=clamp, level=level)
 
+    def to_cleanlab(self) -> CleanlabInput:
+        """Return labels, noise matrix and rows as cleanlab takes them; ValueError for sets and several mechanisms.
+
+        Examples
+        --------
+        >>> given = out.to_cleanlab()  # doctest: +SKIP
+        >>> learner = CleanLearning(model)  # doctest: +SKIP
+        >>> learner.fit(X[given.index], given.labels, noise_matrix=given.noise_matrix)  # doctest: +SKIP
+        """
+        return cleanlab_input(self.mechanisms, self._codes(), self.index)
+
     def to_json(self) -> str:
         "Return the public statement as JSON: no label, no count, no prior."
         return self.statement.to_json()
@@ -255,20 +267,6 @@ def check_input(
     return ReleaseInput(codes, epsilon, domain, method, settings, prior, estimate, choice)
 
 # %% ../../nbs/privacy/30_release.ipynb #8e62ac01
-def warn_of_prior(
-    n: int,  # rows of the data set
-    prior_fraction: float,  # share of them that the prior comes from
-    n_labels: int,  # size of the domain
-    epsilon: float,  # of the prior
-    needed: Callable[[int, float], float] = rows_needed,  # (n_labels, epsilon) -> rows
-    name: str = "prior_fraction",  # the parameter's, for the message
-):
-    "Warn where the rows set aside cannot bear a prior."
-    most = needed(n_labels, epsilon)
-    more = f"set {name} to {math.ceil(1000 * most / n) / 1000:g}" if most < n / 2 else "use more rows"
-    warn_of_few_rows(n_prior_rows(n, prior_fraction), most, n_labels, epsilon, more)
-
-
 def change_probability(
     mechanism: Mechanism,  # that releases labels
     prior: np.ndarray | None,  # released or public; None: every label alike

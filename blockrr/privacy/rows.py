@@ -161,6 +161,8 @@ def named_rows(
     "Return what names each row in its cipher block."
     if isinstance(rows, range):
         rows = np.arange(rows.start, rows.stop, rows.step)
+    if getattr(rows, "nlevels", 0) == 1:  # the index of a pandas table
+        rows = rows.to_numpy()
     try:
         column = column_array(rows)
     except (TypeError, ValueError):
@@ -197,7 +199,8 @@ def _distinct(column: np.ndarray, low: int, high: int) -> bool:
     "Say whether integers are distinct: by ticking them off where they lie close together, else in order."
     if high - low < 8 * len(column):
         seen = np.zeros(high - low + 1, bool)
-        seen[column - low] = True
+        for at in range(0, len(column), _PIECE):
+            seen[column[at : at + _PIECE] - low] = True
         return int(np.count_nonzero(seen)) == len(column)
     return _grows(np.sort(column))
 

@@ -29,8 +29,8 @@ from .ledger import Ledger, prepare_charge, says_what_is_spent
 from .lookup import sampler_for
 from .mechanism import Mechanism, label_columns
 from .methods import METHODS, method_named
-from .prior import estimate_prior, n_prior_rows, split
-from .release import Release, change_probability, check_input, warn_of_prior
+from .prior import estimate_prior, n_prior_rows, split, warn_of_prior
+from .release import Release, change_probability, check_input
 from .sampling import Draw, RandomBits, Seed, seed_sequence
 from .statement import RANDOM_STAGES, make_statement
 

@@ -221,6 +221,9 @@ class Statement:
         """Write a board's page: odds, threat model, what is not protected, composition, how it was drawn."""
         return board_markdown(self, title)
 
+    def _repr_markdown_(self) -> str:
+        return self.to_markdown()
+
     def to_html(
         self,
         title: str = "Released labels: what is promised",

@@ -31,7 +31,7 @@ from ..learning.workspace import WORKSPACES, provide
 from .experiment import Record, run
 from .learners import LEARNERS
 from .records import SCHEMA, cell_file, check_folder, provenance, save, spec_digest
-from .spec import Spec, grid
+from .spec import Spec, grid, usual_fraction
 
 # %% ../../nbs/study/10_batch.ipynb #cdea3925
 EPSILON_ORDER = (1.0, math.inf, 0.6, 2.0, 4.0, 0.8, 3.0, 6.0, 8.0)  # the most telling first
@@ -400,7 +400,7 @@ def gpu_batch(
             used = f"preparing took {60 * spent:.0f} s"
             raise RuntimeError(f"minutes: needs time for a first training, got {minutes:g}; {used}")
         print(f"{', '.join(names)} on {'GPU ' + gpu if gpu else device}, ready after {60 * spent:.1f} s", flush=True)
-        fraction = 0.1 if names == ("digits",) else 0.01  # one per cent of the digits would be nine images
+        fraction = usual_fraction(names[0])
         specs = priority_order(names, seeds, learner=learner, prior_fraction=fraction, options=options)
         out = run_cells(specs, folder, minutes - spent - kept)
         print(f"{out.done} trainings done, {out.left} left: {out.why}", flush=True)

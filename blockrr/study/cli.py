@@ -154,6 +154,7 @@ def _report(
     title: str | None = None,  # heading of the page
 ):
     "Merge executed notebooks into one page."
+    from blockrr.study.claims import report_opening
     from blockrr.study.frames import read_records
     from blockrr.study.report import html_report, provenance_line
 
@@ -161,7 +162,8 @@ def _report(
     only_digits = frame is not None and set(frame.dataset) == {"digits"}
     digits = "The pipeline on the embedded digits (not the paper's experiment)"
     heading = title or (digits if only_digits else "BlockRR: a reproduction")
-    html_report(notebooks, output, provenance=provenance_line(frame) if frame is not None else "", title=heading)
+    about = {} if frame is None else {"provenance": provenance_line(frame), "opening": report_opening(frame)}
+    html_report(notebooks, output, title=heading, **about)
 
 # %% ../../nbs/study/25_cli.ipynb #eff851c1
 def _gpu_batch(

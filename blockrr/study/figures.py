@@ -282,12 +282,14 @@ def _steps(ax: Axes, mine: pd.DataFrame, printed: pd.DataFrame, *, part: str, ep
 
 # %% ../../nbs/study/17_figures.ipynb #f26dcb33
 def _plot_ablation(frame: pd.DataFrame, dataset: str, part: str, label: str) -> Figure:
-    "Plot the accuracy of BlockRR against one of its parameters, in two panels of budgets."
+    "Plot the accuracy of BlockRR against one parameter, tight budgets and others in panels of their own."
     rows = summary(select(one_learner(frame[frame.dataset == dataset]), part), ("epsilon", part))
     theirs = paper.printed("ablation_l")
     theirs = theirs[(theirs.dataset == dataset) & (part == "l")]
-    fig, axes = plt.subplots(1, 2, figsize=(9.5, 4), layout="constrained")
-    for ax, budgets in zip(axes, _PANELS):
+    known = {*rows.epsilon, *theirs.epsilon}
+    panels = [budgets for budgets in _PANELS if known.intersection(budgets)] or _PANELS
+    fig, axes = plt.subplots(1, len(panels), figsize=(4.75 * len(panels), 4), layout="constrained", squeeze=False)
+    for ax, budgets in zip(axes[0], panels):
         for shade, epsilon in enumerate(budgets):
             mine, printed = (cells[cells.epsilon == epsilon] for cells in (rows, theirs))
             _steps(ax, mine, printed, part=part, epsilon=epsilon, shade=shade)
