@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -173,3 +174,23 @@ def test_true_labels_do_not_stay(tmp_path):
     other[4] = "q.csv"
     done = subprocess.run(other, input=TEXT, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0 and "holds true labels: remove it" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "change, word",
+    [
+        (("--domain", "yes,no;x,y"), "row 2 .*is not one of the 2 labels.* That is column 'b'"),
+        (("--columns", "b,a", "--domain", "x,y,z;yes,no", "--method", "subset", "--size", "2"), "size: .*column 'a'"),
+    ],
+    ids=["label", "size"],
+)
+def test_the_last_column_is_checked_before_the_first_is_paid_for(tmp_path, change, word):
+    (tmp_path / "s.csv").write_text("a,b\nyes,x\nno,y\nyes,z\n")
+    options = ("--columns", "a,b", "--domain", "yes,no;x,y,z", "--epsilon", "1", "--method", "rr")
+    ledger = ("--ledger", "l.db", "--dataset-id", "d", "--budget", "5")
+    command = [*BLOCKRR, "release", "s.csv", "--output", "o.csv", *options, *ledger]
+    done = subprocess.run([*command, *change], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode and re.search(word, done.stderr) and "is spent" not in done.stderr, done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["s.csv"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and br.Ledger(tmp_path / "l.db").account("d").spent == 1
