@@ -21,6 +21,7 @@ from blockrr.learning.evidence import (
     calibrate_table,
     check_weights,
     label_evidence,
+    likelihood_by_class,
     warn_of_nothing,
 )
 from .likelihood import posterior_targets
@@ -188,20 +189,6 @@ def _ridge_again(problem, like) -> tuple:  # logits of other rows
     return like._replace(coefficients=coefficients).as_logits()
 
 
-def _slopes(logits, likelihood, weights) -> tuple:  # (sum of logs, float [K, n]), as `likelihood_and_gradient`
-    "The same for arrays [K, n], whose sums over classes are sums of whole rows; logits are overwritten."
-    logits -= logits.max(0)
-    p = np.exp(logits, out=logits)
-    p /= p.sum(0)
-    joint = p * likelihood
-    total = np.maximum(joint.sum(0), 1e-30)
-    value = float(weights @ np.log(total))
-    joint /= total
-    joint -= p
-    joint *= weights
-    return value, joint
-
-
 def _climb(problem, start, variance, evaluations=15) -> tuple:  # (coefficients, offsets)
     "Maximise the penalised likelihood from a start."
     z, L, w, e = problem
@@ -222,7 +209,7 @@ def _climb(problem, start, variance, evaluations=15) -> tuple:  # (coefficients,
         c, b = split(x)
         logits = np.ascontiguousarray((z @ c.astype(z.dtype)).T)
         logits += b[:, None].astype(z.dtype)
-        value, g = _slopes(logits, by_class, w)
+        value, g = likelihood_by_class(logits, by_class, w)
         value -= penalty * np.square(c).sum() / 2
         slope = (z.T @ np.ascontiguousarray(g.T) - penalty * c) * scale
         return -value, -np.concatenate([slope.ravel(), g.sum(1) * offset_scale])

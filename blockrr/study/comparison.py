@@ -216,6 +216,6 @@ def plot_comparison(
             ax.set_xlabel("ε" if row else "")
         axes[row][0].set_ylabel(f"better than plain:\n{words}")
     names = axes[0][0].get_legend_handles_labels()
-    fig.legend(*names, loc="lower center", bbox_to_anchor=(0.5, 0.97), ncols=3, frameon=False, fontsize=9)
-    fig.tight_layout()
+    fig.legend(*names, loc="upper center", ncols=3, frameon=False, fontsize=9)
+    fig.tight_layout(rect=(0, 0, 1, 0.94))
     return close_figure(fig)
