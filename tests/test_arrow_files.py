@@ -327,3 +327,29 @@ def test_an_output_that_no_one_could_load_is_refused(tmp_path, name):
     with pytest.raises(ValueError, match="^--output: needs a name that ends with one of .csv, "):
         release_file(tmp_path / "s.csv", tmp_path / name, "y", DOMAIN, 1, method="rr")
     assert [p.name for p in tmp_path.iterdir()] == ["s.csv"]
+
+
+@pytest.mark.parametrize(
+    "column", [[[1.0, 2.0]] * 4, [{"a": 1}] * 4, [b"\xff\xfe"] * 4], ids=["list", "struct", "bytes"]
+)
+def test_what_is_no_text_is_refused_before_the_debit(tmp_path, column):
+    pq.write_table(pa.table({"x": column, "y": ["yes", "no"] * 2}), tmp_path / "s.parquet")
+    account = {"ledger": tmp_path / "l.db", "dataset_id": "d", "budget": 1}
+    with pytest.raises(ValueError, match="column 'x' of type .* cannot be written as text"):
+        release_file(tmp_path / "s.parquet", tmp_path / "t.csv", "y", DOMAIN, 1, method="rr", **account)
+    assert [p.name for p in tmp_path.iterdir()] == ["s.parquet"]
+    release_file(tmp_path / "s.parquet", tmp_path / "t.parquet", "y", DOMAIN, 1, method="rr", **account)
+    assert pq.read_table(tmp_path / "t.parquet").column("x").to_pylist() == column
+
+
+def test_numbers_dates_and_categories_become_text(tmp_path):
+    day = pa.array([0, 86400, None], pa.int64()).cast(pa.timestamp("s")).cast(pa.timestamp("ms"))
+    table = pa.table({"n": [1.5, None, -2.0], "t": day, "c": pa.array(["u", "v", "u"]).dictionary_encode()})
+    pq.write_table(table.append_column("y", pa.array(["yes", "no", "no"])), tmp_path / "s.parquet")
+    release_file(tmp_path / "s.parquet", tmp_path / "t.csv", "y", DOMAIN, "inf", method="rr")
+    assert fields(tmp_path / "t.csv") == [
+        ["n", "t", "c", "y"],
+        ["1.5", "1970-01-01 00:00:00.000", "u", "yes"],
+        ["", "1970-01-02 00:00:00.000", "v", "no"],
+        ["-2", "", "u", "no"],
+    ]

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -143,3 +145,52 @@ def test_a_closed_stream_is_refused_before_anything_is_spent(tmp_path, closed):
     done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     assert done.returncode and "needs an open standard" in done.stderr and "Traceback" not in done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["s.csv"]
+
+
+def test_true_labels_do_not_stay(tmp_path):
+    "Neither where the reader closes the pipe, nor unnoticed after a kill."
+    command = [*BLOCKRR, "release", "-", "--output", "-", "--companion", "c.json", *ARGS]
+    read, write = os.pipe()
+    os.close(read)
+    text = TEXT + "".join(f"{i};yes\n" for i in range(200_000))
+    done = subprocess.run(command, input=text, stdout=write, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    os.close(write)
+    assert done.returncode and "release is complete" in done.stderr
+    (kept,) = tmp_path.glob(".blockrr-*")
+    assert sorted(p.name for p in kept.iterdir()) == ["released.csv", "released.csv.json"]
+    slow = [*BLOCKRR, "release", "-", "--output", "o.csv", *ARGS]
+    killed = subprocess.Popen(slow, stdin=subprocess.PIPE, cwd=tmp_path)
+    killed.stdin.write(b"id;answer\n1;yes\n")
+    killed.stdin.flush()
+    for _ in range(600):
+        if any(tmp_path.glob(".blockrr-*/source.*")):
+            break
+        time.sleep(0.05)
+    other = [*BLOCKRR, "release", "-", "--output", "p.csv", *ARGS]
+    done = subprocess.run(other, input=TEXT, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and "was killed" not in done.stderr  # it still runs
+    killed.kill()
+    killed.wait()
+    other[4] = "q.csv"
+    done = subprocess.run(other, input=TEXT, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and "holds true labels: remove it" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "change, word",
+    [
+        (("--domain", "yes,no;x,y"), "row 2 .*is not one of the 2 labels.* That is column 'b'"),
+        (("--columns", "b,a", "--domain", "x,y,z;yes,no", "--method", "subset", "--size", "2"), "size: .*column 'a'"),
+    ],
+    ids=["label", "size"],
+)
+def test_the_last_column_is_checked_before_the_first_is_paid_for(tmp_path, change, word):
+    (tmp_path / "s.csv").write_text("a,b\nyes,x\nno,y\nyes,z\n")
+    options = ("--columns", "a,b", "--domain", "yes,no;x,y,z", "--epsilon", "1", "--method", "rr")
+    ledger = ("--ledger", "l.db", "--dataset-id", "d", "--budget", "5")
+    command = [*BLOCKRR, "release", "s.csv", "--output", "o.csv", *options, *ledger]
+    done = subprocess.run([*command, *change], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode and re.search(word, done.stderr) and "is spent" not in done.stderr, done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["s.csv"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and br.Ledger(tmp_path / "l.db").account("d").spent == 1

@@ -71,6 +71,7 @@ def need_arrow(
     "Import PyArrow."
     try:
         import pyarrow
+        import pyarrow.compute
         import pyarrow.feather
         import pyarrow.parquet
     except ImportError:
@@ -80,8 +81,8 @@ def need_arrow(
 # %% ../../nbs/privacy/29_released_file.ipynb #97192677
 def _lengths(column: Any) -> Any:  # None for a column of another kind
     "Return how many bytes each text of a column has."
-    import pyarrow.compute as pc
-    import pyarrow.types as kinds
+    pa = need_arrow()
+    pc, kinds = pa.compute, pa.types
 
     plain = kinds.is_string(column.type) or kinds.is_binary(column.type)
     return pc.binary_length(column) if plain or kinds.is_large_string(column.type) else None
@@ -91,16 +92,14 @@ def longest_text(
     column: Any,  # an Arrow array
 ) -> int:  # 0 for a column of another kind
     "Return how many bytes the longest text of a column has."
-    import pyarrow.compute as pc
-
     lengths = _lengths(column)
-    return 0 if lengths is None else pc.max(lengths).as_py() or 0
+    return 0 if lengths is None else need_arrow().compute.max(lengths).as_py() or 0
 
 
 def _volume(column: Any) -> int:
     "Return about how many bytes a column holds: the same for a whole as for its parts together."
-    import pyarrow.compute as pc
-    import pyarrow.types as kinds
+    pa = need_arrow()
+    pc, kinds = pa.compute, pa.types
 
     lengths = _lengths(column)
     if lengths is not None:

@@ -209,6 +209,18 @@ def _no_label(where: str, row: int, blank: bool, count: int, n_labels: int) -> s
     )
 
 
+def _as_type(column: Any, field: Any, where: str) -> Any:
+    "Return a column in the type that it is written in; ValueError where text cannot hold it."
+    pa = need_arrow("source")
+    try:
+        return column if column.type == field.type else column.cast(field.type)
+    except pa.ArrowException:
+        raise ValueError(
+            f"{where}: column {field.name!r} of type {column.type} cannot be written as text; name a .parquet or "
+            ".arrow file as --output, or leave the column out"
+        ) from None
+
+
 def _spool(batches: Iterator, found: Spooled, missing: str | None, where: str, drop: Any) -> Spooled:
     "Take the labels out of batches and put the other columns on disk; drop(): how many rows at the end are none."
     pa = need_arrow("source")
@@ -225,7 +237,7 @@ def _spool(batches: Iterator, found: Spooled, missing: str | None, where: str, d
             for own, place, domain in zip(codes, found.places, found.domains):
                 own.append(_label_codes(batch.column(place), domain, missing, sum(sizes), where))
             sizes.append(batch.num_rows)
-            rest = [batch.column(i) for i in others]
+            rest = [_as_type(batch.column(i), field, where) for i, field in zip(others, found.schema)]
             longest.extend(map(longest_text, rest))
             writer.write_batch(pa.record_batch(rest, schema=found.schema))
 
@@ -250,6 +262,7 @@ def spool_table(
     *,
     spool: Path,  # a private file, to be written
     missing: str | None = None,  # the label that an empty field stands for; None: it is refused
+    out: FileKind | None = None,  # of the file to be written; None: as the source
 ) -> Spooled:  # ValueError for a file that cannot be read without doubt
     "Read a table once: its labels as places in the domain, everything else to disk."
     pa = need_arrow("source")
@@ -259,6 +272,8 @@ def spool_table(
     else:
         schema = arrow_schema(source, kind, "source")
         schema = pa.schema([schema.field(i) for i in range(len(header)) if i not in places])
+        if out is not None and out.kind == "text":  # what is no text shows itself before anything is drawn
+            schema = pa.schema([pa.field(field.name, pa.string()) for field in schema])
     start = Spooled(header, places, domains, [], [], schema, spool, False, 0)
     where, block, quoted = os.fspath(source), _BLOCK, False  # without quotes no field has two lines: faster
     while True:

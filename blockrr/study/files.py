@@ -30,7 +30,7 @@ from ..privacy.released_file import FileKind
 from .arrow_files import Spooled, packed, spool_table, write_spooled
 from .dialect import find_header, has_arrow, kind_by_name, text_lines
 from .drafts import DRAWING, Draft, check_place, drafts, finish, ledger_path, permit
-from .set_fields import joining, longest_field, released_fields, released_texts, text_room
+from .set_fields import check_column, joining, longest_field, released_fields, released_texts, text_room
 
 # %% ../../nbs/study/15_files.ipynb #7b30ae13
 class Table(NamedTuple):
@@ -141,11 +141,6 @@ def _row_name(header: Sequence[str]) -> str:
     "Choose a name for the row's number that no column has."
     names = chain(("row", "row_number", "blockrr_row"), (f"row_{i}" for i in count()))
     return next(name for name in names if name not in header)
-
-
-def _returns(table: Table, labels: Iterable) -> bool:
-    "Say whether a field holds a carriage return."
-    return any("\r" in str(field) for field in chain(table.header, labels, *table.rows))
 
 # %% ../../nbs/study/15_files.ipynb #50fcf228
 def _begin(statement: Draft, rows: int, domains: Sequence[Domain]):
@@ -264,11 +259,12 @@ def _plan(
     texts = kind.kind == out.kind == "text"
     if texts and not (has_arrow() and os.path.getsize(source) * (1 + 4 * kind.gz) >= LARGE):
         table = read_table(source, columns, labels, delimiter=kind.delimiter, missing=missing)
-        return _Plan(columns, domains, table, style._replace(returns=_returns(table, labels)), *rest)
+        returns = any("\r" in str(field) for field in chain(table.header, labels, *table.rows))
+        return _Plan(columns, domains, table, style._replace(returns=returns), *rest)
     os.close(os.open(spool, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     places = [header.index(name) for name in columns]
     texts_of = [Domain([str(label) for label in d.values]) for d in domains]
-    found = spool_table(Path(source), kind, header, places, texts_of, spool=spool, missing=missing)
+    found = spool_table(Path(source), kind, header, places, texts_of, spool=spool, missing=missing, out=out)
     plain = found.plain and kind.delimiter == out.delimiter
     return _Plan(columns, texts_of, found._replace(plain=plain), style, *rest)
 
@@ -277,6 +273,8 @@ def _draw(plan: _Plan, epsilon: Any, options: dict) -> list[blockrr.Release]:
     "Release every label column with its share of epsilon, and keep the rows that all of them have released."
     if len(plan.columns) > 1:
         _check_budget(exact_amount(epsilon), options)
+        for i, (name, domain) in enumerate(zip(plan.columns, plan.domains)):
+            check_column(name, plan.labels(i), domain, plan.share, options)
     released = []
     for i, domain in enumerate(plan.domains):
         try:

@@ -10,11 +10,13 @@ import os
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ..privacy.ledger import add_note
+from .drafts import in_use, lock
 
 # %% ../../nbs/study/24_pipes.ipynb #b80f5a68
 @contextmanager
@@ -40,8 +42,10 @@ def piped(
     if "-" not in (source, output):
         yield source, output
         return
+    _warn_of_left(near)
     folder = Path(tempfile.mkdtemp(prefix=".blockrr-", dir=near))  # only its owner may read it
-    kept = False
+    kept, held = False, open(folder / "lock", "w")
+    lock(held)
     try:
         place = _taken(folder) if source == "-" else source
         target = str(folder / "released.csv") if output == "-" else output
@@ -51,8 +55,18 @@ def piped(
             _give(Path(target), Path(str(companion)))
             kept = False
     finally:
+        held.close()
+        for true in (*folder.glob("source.*"), folder / "lock"):
+            true.unlink(missing_ok=True)
         if not kept:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _warn_of_left(near: Path):
+    "Warn of true labels that a run left which was killed."
+    for left in sorted(near.glob(".blockrr-*")):
+        if any(left.glob("source.*")) and not in_use(left / "lock"):
+            warnings.warn(f"{left} is left of a run that was killed, and holds true labels: remove it", stacklevel=4)
 
 
 def _taken(folder: Path) -> str:
