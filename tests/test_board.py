@@ -32,7 +32,7 @@ def test_the_page_says_what_a_board_asks():
     assert text.startswith("# Survey\n")
     for part in (
         "What epsilon means",
-        "factor of at most 2.718",
+        "factor of at most 2.719",
         "Against whom",
         "What is not protected",
         "parallel composition",

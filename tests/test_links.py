@@ -15,6 +15,7 @@ CODE = re.compile(r"^```.*?^```\s*$|`[^`\n]+`", re.M | re.S)
 LINK = re.compile(r"\]\(\s*<?([^)\s>]+)|^\[[^\]\n]+\]:\s+<?([^\s>]+)|(?:href|src)=[\"']([^\"']+)", re.M)
 HOSTS = {
     "arxiv.org",
+    "docs.cleanlab.ai",
     "doi.org",
     "github.com",
     "semver.org",

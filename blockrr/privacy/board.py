@@ -29,7 +29,10 @@ def odds_text(
     if math.isinf(epsilon):
         return "without bound: there is NO privacy"
     factor = math.exp(epsilon) if epsilon < 700 else math.inf
-    return f"by a factor of at most {factor:.4g}" if factor < 1e6 else "by a factor of more than a million"
+    if factor >= 1e6:
+        return "by a factor of more than a million"
+    unit = 10.0 ** (math.floor(math.log10(factor)) - 3)
+    return f"by a factor of at most {math.ceil(factor / unit) * unit:.4g}"  # rounded up, as it is a bound
 
 # %% ../../nbs/privacy/26_board.ipynb #dac133fa
 NOT_COVERED = "Not covered"
