@@ -15,6 +15,10 @@ NBS = ROOT / "nbs"
 PAPERS = ("ARTIFACT.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")  # of the root, shown on the site
 SECTIONS = {  # folder -> title of its page, what it says
     "start": ("Start", "Three ways in: to understand, to run it again, to release labels."),
+    "lessons": (
+        "Lessons",
+        "From ten people with named labels to the question which mechanism; the eighth is in The paper.",
+    ),
     "privacy": (
         "Privacy",
         "Mechanisms, certificates, releases: what the bare install holds, in the order it is built.",
