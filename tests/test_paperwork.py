@@ -143,6 +143,11 @@ def test_the_citation_has_what_the_format_asks_for():
     cited = yaml.safe_load(text("CITATION.cff"))
     assert {"cff-version", "message", "title", "authors"} <= cited.keys()
     assert cited["repository-code"] == settings()["git_url"] and cited["license"] == "Apache-2.0"
+    [paper] = cited["references"]
+    [number] = paper["identifiers"]
+    assert {"type", "title", "authors"} <= paper.keys() and number["type"] == "other"
+    where = "https://arxiv.org/abs/" + number["value"].removeprefix("arXiv:")
+    assert paper["url"] == where and f"]({where})" in text("README.md") and paper["title"] in text("README.md")
 
 
 def pins(name):
