@@ -46,7 +46,7 @@ def rr(labels: DomainLike, epsilon: float) -> Mechanism:
 
     References
     ----------
-    Warner (1965); definition 2.3 of the BlockRR paper.
+    Warner (1965); definition 2.3 of the BlockRR paper (arXiv 2602.03277).
 
     Examples
     --------
@@ -260,7 +260,7 @@ def rr_with_prior(prior: Any, epsilon: float, k: int | None = None, labels: Doma
 
     References
     ----------
-    Ghazi et al. (2021); definition 2.4 of the BlockRR paper.
+    Ghazi et al. (2021); definition 2.4 of the BlockRR paper (arXiv 2602.03277).
 
     Examples
     --------
@@ -363,7 +363,7 @@ def block_rr(partition: Partition, epsilon: float, labels: DomainLike | None = N
 
     References
     ----------
-    Section 3.1 of the BlockRR paper.
+    Section 3.1 of the BlockRR paper (arXiv 2602.03277).
 
     Examples
     --------

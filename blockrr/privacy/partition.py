@@ -66,7 +66,7 @@ class Partition:
 
     References
     ----------
-    Section 3.1 of the BlockRR paper.
+    Section 3.1 of the BlockRR paper (arXiv 2602.03277).
 
     Examples
     --------
@@ -210,7 +210,7 @@ def weight_matrix(prior: Any, sigma: float) -> np.ndarray:
 
     References
     ----------
-    Equation (3.3) of the BlockRR paper.
+    Equation (3.3) of the BlockRR paper (arXiv 2602.03277).
     """
     p = check_prior(prior)
     sigma = _check_sigma(sigma)
@@ -253,7 +253,7 @@ def partition_by_weight(prior: Any, sigma: float, l: int = 0) -> Partition:
 
     References
     ----------
-    Algorithm 2, lines 4 to 7, of the BlockRR paper.
+    Algorithm 2, lines 4 to 7, of the BlockRR paper (arXiv 2602.03277).
 
     Examples
     --------

@@ -120,7 +120,7 @@ def estimate_prior(
 
     References
     ----------
-    Algorithm 3 of the BlockRR paper; Canonne, Kamath and Steinke (2020) for the noise.
+    Algorithm 3 of the BlockRR paper (arXiv 2602.03277); Canonne, Kamath and Steinke (2020) for the noise.
 
     Examples
     --------
