@@ -15,10 +15,7 @@ NBS = ROOT / "nbs"
 PAPERS = ("ARTIFACT.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")  # of the root, shown on the site
 SECTIONS = {  # folder -> title of its page, what it says
     "start": ("Start", "Three ways in: to understand, to run it again, to release labels."),
-    "lessons": (
-        "Lessons",
-        "From ten people with named labels to the question which mechanism; the eighth is in The paper.",
-    ),
+    "lessons": ("Lessons", "Eight lessons, of which the last is about learning: from ten people to a learner."),
     "privacy": (
         "Privacy",
         "Mechanisms, certificates, releases: what the bare install holds, in the order it is built.",
@@ -29,6 +26,7 @@ SECTIONS = {  # folder -> title of its page, what it says
     "experiments": ("Experiments", "The notebooks that papermill runs, and what came out."),
     "practice": ("Practice", "From a column of labels to a model, with the tools people have."),
 }
+ASSETS = (".png", ".html")  # pictures, and reports that are pages by themselves
 DIRECTIVE = re.compile(r"^#\|\s*(\w+)(?:\s*:?\s*(.*?))?\s*$")
 CODE = re.compile(r"(^```.*?^```\s*$|`[^`\n]+`)", re.M | re.S)
 LINK = re.compile(r"(\]\(\s*<?)(?![a-z][a-z+.-]*:|/)([^)\s>]+)")
@@ -214,10 +212,16 @@ def index_page(book: dict, groups: dict) -> dict:
     return {**book, "cells": [*book["cells"], cell]}
 
 
+def files_in_notebooks(*suffixes: str) -> list[Path]:
+    "The files of `nbs/` of some kinds."
+    found = sorted(p for suffix in suffixes for p in NBS.rglob(f"*{suffix}"))
+    return [p for p in found if ".ipynb_checkpoints" not in p.parts]
+
+
 def pages_of(repository: str) -> dict[str, str]:
     "Path -> text of all pages."
-    books = [p for p in sorted(NBS.rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
-    known = {p.relative_to(ROOT).as_posix() for p in books}
+    books = files_in_notebooks(".ipynb")
+    known = {p.relative_to(ROOT).as_posix() for p in [*books, *files_in_notebooks(*ASSETS)]}
     groups = sections(books)
     left = set(books) - {p for group in groups.values() for p in group}
     if left:
@@ -244,12 +248,13 @@ def pages_of(repository: str) -> dict[str, str]:
 
 def stage(target: Path, repository: str) -> None:
     "Write all pages into a folder; what did not change keeps its time, so that it is not built again."
-    pages = pages_of(repository)
+    pages = {name: text.encode() for name, text in pages_of(repository).items()}
+    pages |= {p.relative_to(NBS).as_posix(): p.read_bytes() for p in files_in_notebooks(*ASSETS)}
     for path in [p for p in target.rglob("*") if p.is_file()]:
         if path.relative_to(target).as_posix() not in pages:
             path.unlink()
-    for name, text in pages.items():
+    for name, content in pages.items():
         path = target / name
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
+        if not path.exists() or path.read_bytes() != content:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(content)
