@@ -215,7 +215,7 @@ def text() -> str:
         "Minutes are wall time on the hardware named. *Of slices* is the sum over the papermill runs, of which two run "
         "at a time. Commands are given in the activated environment, from the repository's root. Each profile writes "
         "a report and records under `runs/`, in a folder with the profile's name; the committed ones are in the folder "
-        "of the same name under `results/`.",
+        "of the same name under `results/`, and their reports under `nbs/reports`.",
         "",
         "| claim, and the committed result | command | minutes, on | tolerance |",
         "|---|---|---|---|",
