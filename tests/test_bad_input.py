@@ -42,6 +42,7 @@ TWO = Partition((0,), (1,))
 REPORT = Audit(0.0, 0.95, 1, (), (0, 1), (0, 0), (1, 1))
 CHECKS = compare_tables()
 OUT = br.release(["a", "b"] * 50, 1, ["a", "b"], "rr")
+HALVES = np.full((100, 2), 0.5)
 SETS = br.subset_response(6, 0.5)
 KEY = br.RowKey(bytes(range(32)))
 FOLDER = tempfile.mkdtemp()  # nothing must be written there
@@ -161,6 +162,12 @@ CASES = {
     "best_size n_labels": ("n_labels", lambda v: br.best_size(v, 1), "10**400"),
     "best_size epsilon": ("epsilon", lambda v: br.best_size(6, v), "inf; 1.5"),
     "information mechanism": ("mechanism", lambda v: br.information(v, P), ""),
+    "evaluate level": ("level", lambda v: br.evaluate(HALVES, OUT, level=v), ""),
+    "evaluate mechanism": ("mechanism", lambda v: br.evaluate(HALVES, ["a"] * 100, v), ""),
+    "conformal_sets coverage": ("coverage", lambda v: br.conformal_sets(HALVES, OUT, coverage=v), ""),
+    "conformal_sets confidence": ("confidence", lambda v: br.conformal_sets(HALVES, OUT, confidence=v), "None"),
+    "released_scorer mechanism": ("mechanism", br.released_scorer, ""),
+    "released_scorer score": ("score", lambda v: br.released_scorer(M, v), ""),
     "information prior": ("prior", lambda v: br.information(M, v), ""),
 }
 

@@ -2,9 +2,8 @@
 
     python tools/bench_tables.py [--rows 100000] [--columns 100] [--repeats 3] [--json FILE]
 
-A synthetic table of four classes, randomized response at epsilon 1. "seconds" is wall time of
-the fastest of three fits, "accuracy" is
-judged with the true labels of as many further rows.
+A synthetic table of four classes, randomized response at epsilon 1. "seconds" is wall time of the fastest
+of three fits, "accuracy" is judged with the true labels of as many further rows.
 """
 
 import argparse

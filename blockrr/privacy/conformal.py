@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .checks import check_real
 from .evaluate import Estimate, check_probability_rows, estimate_mean, judged_rows, unbiased_weights
 from .mechanism import Mechanism
 from .release import Release
@@ -84,10 +85,9 @@ def conformal_sets(
     >>> sets(p[:4]).sum(1).tolist()
     [1, 1, 1, 1]
     """
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage: needs a number between 0 and 1, got {coverage}")
-    if confidence is not None and not 0.5 <= confidence < 1:
-        raise ValueError(f"confidence: needs a number from .5 to below 1, got {confidence}")
+    check_real("coverage", coverage, 0, 1, open_low=True, open_high=True)
+    if confidence is not None:
+        check_real("confidence", confidence, 0.5, 1, open_high=True)
     evidence, known, n = judged_rows(released, mechanism, rows)
     p = check_probability_rows(probabilities, evidence.labels, classes)
     if p is None or len(p) != n:

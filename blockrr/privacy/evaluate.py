@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .checks import as_numbers, moved
+from .checks import as_numbers, check_real, moved
 from .labels import Domain
 from .mechanism import Mechanism
 from .release import Release
@@ -359,8 +359,7 @@ def evaluate(
     >>> found.accuracy.low < 1 <= found.accuracy.high
     True
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level: needs a number between 0 and 1, got {level}")
+    check_real("level", level, 0, 1, open_low=True, open_high=True)
     evidence, known, n = judged_rows(released, mechanism, rows)
     n_labels = len(evidence.labels)
     p = check_probability_rows(predictions, evidence.labels, classes)

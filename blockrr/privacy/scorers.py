@@ -53,7 +53,7 @@ def released_scorer(mechanism: Mechanism | Release, score: str = "likelihood") -
     >>> round(score(Coin(), range(4), [0, 1, 1, 0]), 3)
     -0.693
     """
-    if score not in SCORES:
+    if not isinstance(score, str) or score not in SCORES:
         raise ValueError(f"score: needs one of {', '.join(SCORES)}, got {score!r}")
     used = mechanism.mechanism if isinstance(mechanism, Release) else mechanism
     if not isinstance(used, Mechanism):
