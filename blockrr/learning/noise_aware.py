@@ -7,7 +7,7 @@ __all__ = ['FACTORS', 'NoiseAwareFit', 'fit_posterior', 'fit_forward', 'fit_cons
 
 # %% ../../nbs/learning/12_noise_aware.ipynb #93ef972f
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 
 import numpy as np
@@ -40,6 +40,7 @@ class NoiseAwareFit:
 
     probabilities: np.ndarray  # float32 [R, m, K], of the test images
     details: tuple  # R dicts of what was chosen, from released labels alone
+    held_out: np.ndarray | None = None  # float32 [R, n, K], leave-one-out, of the training images; not of every learner
 
     @property
     def predictions(self) -> np.ndarray:  # int [R, m]
@@ -270,6 +271,7 @@ class _Candidate:
     factor: float
     slope: float
     probabilities: np.ndarray  # float32 [m, K], of the test images
+    held_out: np.ndarray  # float32 [n, K], leave-one-out
 
 
 class _Search:
@@ -287,20 +289,20 @@ class _Search:
         calibration = calibrate(held_out, self.judge, uncalibrated)
         value = self.curve[factor] = calibration.log_likelihood
         if calibration.slope > 0 and (self.best is None or value > self.best.log_likelihood):
-            self.best = _Candidate(value, factor, calibration.slope, calibration(test))
+            self.best = _Candidate(value, factor, calibration.slope, calibration(test), calibration(held_out))
 
     def goes_on(self, factor: float) -> bool:  # after this factor
-        if self.best is None:
-            return True
-        return len(self.judge) * (self.best.log_likelihood - self.curve[factor]) < _FALL
+        return self.best is None or len(self.judge) * (self.best.log_likelihood - self.curve[factor]) < _FALL
 
-    def outcome(self, Z: Projection) -> tuple:  # (test probabilities, details)
+    def outcome(self, Z: Projection) -> tuple:  # (_Candidate, details)
         "The best fit; the calibrated ridge fit where no penalty held out."
-        best = self.best or _Candidate(0.0, 0.0, self.start.calibration.slope, self.start.predict(Z.test))
+        ridge = self.start
+        parts = ridge.calibration.slope, ridge.predict(Z.test), ridge.held_out_probabilities
+        best = self.best or _Candidate(0.0, 0.0, *parts)
         held_out = {f"{f:g}": round(value, 6) for f, value in self.curve.items()}
-        return best.probabilities, {
+        return best, {
             "factor": best.factor,
-            "penalty": _relative(Z, self.start.first_penalty),
+            "penalty": _relative(Z, ridge.first_penalty),
             "slope": best.slope,
             "held_out": held_out,
         }
@@ -346,8 +348,8 @@ def _check_search(factors, evaluations, batch_size):
 
 
 def _gathered(outcomes) -> NoiseAwareFit:
-    probabilities, details = zip(*outcomes)
-    return NoiseAwareFit(np.stack(probabilities), details)
+    best, details = zip(*outcomes)
+    return NoiseAwareFit(np.stack([b.probabilities for b in best]), details, np.stack([b.held_out for b in best]))
 
 
 def fit_forward(
@@ -384,9 +386,9 @@ def fit_consensus(
         kept = np.stack([a.likelihood for a in agreement])
         searches = [_Search(start, judge) for start, judge in zip(starts, part)]
         fits = _maximise(Z, kept, searches, factors=factors, evaluations=evaluations)
-        for (p, details), of_run in zip(fits, agreement):
-            outcomes.append((p, {**details, "kept": round(of_run.share, 4)}))
-    return _gathered(outcomes)
+        for (best, details), of_run in zip(fits, agreement):
+            outcomes.append((best, {**details, "kept": round(of_run.share, 4)}))
+    return replace(_gathered(outcomes), held_out=None)  # rows were chosen by their own labels
 
 # %% ../../nbs/learning/12_noise_aware.ipynb #6208f539
 def _check_released(labels, n) -> np.ndarray:  # int [R, n]

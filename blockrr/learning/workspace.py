@@ -18,6 +18,8 @@ from .images import CIFAR10_2, ImageData, imbalanced, subset_rows, verify
 if TYPE_CHECKING:
     from blockrr.learning.coordinates import Projection
     from blockrr.learning.features import Features
+    from blockrr.learning.network import NetworkRecipe
+    from blockrr.learning.network_training import NetworkTrainer
     from blockrr.learning.probe import Probe
     from blockrr.learning.training import Recipe, Trainer
 
@@ -150,6 +152,17 @@ class Workspace:
         return self._once(
             "trainer", recipe, lambda: Trainer(data.train_images, data.test_images, data.n_classes, recipe=recipe)
         )
+
+    def network_trainer(self, recipe: "NetworkRecipe") -> "NetworkTrainer":  # of the base's images
+        "Return the images on the device, and the small network in the fastest arithmetic."
+        if self.base is not self:
+            return self.base.network_trainer(recipe)
+        from blockrr.learning.network_training import NetworkTrainer
+
+        data = self.images
+        key = recipe.width, recipe.batch
+        images = data.train_images, data.test_images, data.n_classes
+        return self._once("network", key, lambda: NetworkTrainer(*images, recipe=recipe)).with_recipe(recipe)
 
 # %% ../../nbs/learning/19_workspace.ipynb #5551146f
 class Workspaces:

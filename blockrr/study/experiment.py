@@ -26,7 +26,8 @@ from ..privacy.partition import partition_by_weight
 from ..privacy.prior import estimate_prior, split
 from ..privacy.release import release
 from ..privacy.sets import SetMechanism
-from .learners import LEARNERS, Outcome, Released
+from .learner import Outcome, Released
+from .learners import LEARNERS
 from .spec import Spec, block_settings, grid
 from .staged import STAGED, StagedTask
 
@@ -185,6 +186,11 @@ def _record(spec: Spec, released: Released, outcome: Outcome, workspace: Workspa
     data = workspace.images
     scores = [score(p, data.test_labels, data.n_classes) for p in np.atleast_2d(outcome.predictions)]
     details = {**released.details, "n_released": len(released.rows), **outcome.details}
+    if outcome.others:
+        others = {name: score(p, data.test_labels, data.n_classes) for name, p in outcome.others.items()}
+        details["others"] = {
+            name: {"accuracy": s.accuracy, "per_class": list(s.per_class)} for name, s in others.items()
+        }
     if np.ndim(outcome.predictions) > 1:
         details["epochs"] = [{"accuracy": s.accuracy, "per_class": list(s.per_class)} for s in scores]
     if len(scores) == 1:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..learning.workspace import WORKSPACES, Workspace, Workspaces
 from ..privacy.prior import split
-from .learners import Released
+from .learner import Released
 
 # %% ../../nbs/study/05_staged.ipynb #f4a5267f
 class StagedTask(NamedTuple):
