@@ -13,7 +13,7 @@ from blockrr.study.cli import main
 from blockrr.study.experiment import Record, overview, release_labels, run, run_all, score
 from blockrr.study.figures import COLOURS
 from blockrr.study.frames import MECHANISM_TITLES, learner_table, name_learners, read_records
-from blockrr.study.learners import Released
+from blockrr.study.learner import Released
 from blockrr.study.records import load, save
 from blockrr.study.spec import Spec, grid
 from blockrr.study.staged import STAGED, StagedMethod

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from blockrr.learning.workspace import WORKSPACES
-from blockrr.study import batch, learners
+from blockrr.study import batch, learners, network_learners
 from blockrr.study.batch import priority_order, run_cells
 from blockrr.study.cli import main
 from blockrr.study.experiment import overview, run_all
 from blockrr.study.figures import plot_learners
 from blockrr.study.frames import learner_table, learners_in, name_learners, read_records
-from blockrr.study.learners import LEARNERS, Learner, LearnerOption, Outcome, Pace, Released, fit_together
+from blockrr.study.learner import Learner, LearnerOption, Outcome, Pace, Released, fit_together
+from blockrr.study.learners import LEARNERS
 from blockrr.study.records import load, save
 from blockrr.study.spec import Spec, grid
 
@@ -109,7 +110,7 @@ def test_likelihood_of_a_release():
 
 
 def test_the_papers_recipe():
-    recipes = [learners.resnet_recipe(Spec("cifar10_1", "rr", e, learner="resnet18")) for e in (0.6, 1, "inf")]
+    recipes = [network_learners.resnet_recipe(Spec("cifar10_1", "rr", e, learner="resnet18")) for e in (0.6, 1, "inf")]
     assert [r.epochs for r in recipes] == [110, 160, 160]
 
 

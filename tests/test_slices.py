@@ -51,6 +51,7 @@ def planned(study, parameters):
         ("gpu_smoke", 2, 12),
         ("optimal", 16, 1120),
         ("learners", 64, 4570),
+        ("network", 34, 200),
         ("sets", 88, 2400),
     ],
 )
@@ -133,7 +134,7 @@ def test_the_records_of_sets_are_cells_of_its_slices():
 
 
 def test_all_profiles_are_known():
-    assert {"smoke", "laptop", "gpu", "gpu_smoke", "learners", "optimal", "regression"} <= set(profiles())
+    assert {"smoke", "laptop", "gpu", "gpu_smoke", "learners", "network", "optimal", "regression"} <= set(profiles())
 
 
 def test_what_a_slice_reads_of_pretrained_features(monkeypatch):

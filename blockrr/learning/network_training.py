@@ -262,7 +262,7 @@ class _Training:
         self.values = torch.tensor(targets.values, device=device)
         self.rows = torch.tensor(targets.rows.astype(np.int64), device=device)
         self.batch = min(trainer.recipe.batch, len(targets.rows))
-        begin_anew(trainer.network, _generator(words, 0, "cpu"), trainer.filters)
+        begin_anew(trainer.network, _generator(words, 0, "cpu"), trainer.filters).zero_grad()
         self.optimiser = _optimiser(trainer.network, trainer.recipe)
         self.losses, self.seconds = [], []
 

@@ -191,6 +191,19 @@ def _gpu_batch(
         raise RuntimeError("a worker failed; see above. Finished records are kept")
 
 
+def _batch(
+    *,
+    profile: str,  # of workflow/profiles, one of trainings: network, gpu
+    output: str,  # folder for records; a second run goes on where the first ended
+    minutes: float = float("inf"),  # limit; what is finished by then is on disk
+    device: str | None = None,  # cpu or cuda; usually a GPU where there is one
+):
+    "Run a profile's missing trainings, the most telling first, until the time is used."
+    from blockrr.study.profile_batch import run_profile
+
+    run_profile(profile, output, minutes, device=device)
+
+
 def _merge(
     folders: list[str],  # of records, at any depth
     *,
@@ -363,6 +376,7 @@ COMMANDS = {
     "prepare": Command(_prepare),
     "report": Command(_report),
     "gpu-batch": Command(_gpu_batch),
+    "batch": Command(_batch),
     "merge": Command(_merge),
     "pretrain": Command(_pretrain, _recipe_fields),
 }
