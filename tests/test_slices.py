@@ -51,7 +51,7 @@ def planned(study, parameters):
         ("gpu_smoke", 2, 12),
         ("optimal", 16, 1120),
         ("learners", 64, 4570),
-        ("network", 34, 200),
+        ("network", 39, 186),
         ("sets", 88, 2400),
     ],
 )
