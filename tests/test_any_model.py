@@ -15,7 +15,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import blockrr as br
-from blockrr.learning.any_model import NoiseAwareClassifier, fit_soft, undo_table, weight_name
+from blockrr.learning.any_model import NoiseAwareClassifier
+from blockrr.learning.rounds import fit_soft, undo_table
+from blockrr.learning.wrapped import weight_name
 
 MECHANISM = br.rr(3, 1.5)
 BOOSTED = HistGradientBoostingClassifier(max_iter=30, early_stopping=False, random_state=0)
@@ -87,17 +89,17 @@ def test_rounds_do_not_harm_where_labels_say_little(seed):
 
 def test_a_round_is_taken_only_where_it_is_clearly_better(table, monkeypatch):
     "The rule decides, and nothing else: never, always, and as the held-out likelihoods say."
-    from blockrr.learning import any_model
+    from blockrr.learning import rounds
 
     X, _, _, _, z = table
     fitted = NoiseAwareClassifier(LogisticRegression(), random_state=0)
     asked = []
-    monkeypatch.setattr(any_model, "clearly_better", lambda d: asked.append(d) or False)
+    monkeypatch.setattr(rounds, "clearly_better", lambda d: asked.append(d) or False)
     assert fitted.fit(X, z, mechanism=MECHANISM).details_["rounds"] == 0
     held = fitted.details_["held_out"]
     assert [len(d) for d in asked] == [500, 500]  # the judges, row by row
     assert asked[0].mean() == pytest.approx(held[1] - held[fitted.details_["start"]], abs=2e-6)
-    monkeypatch.setattr(any_model, "clearly_better", lambda d: True)
+    monkeypatch.setattr(rounds, "clearly_better", lambda d: True)
     assert fitted.fit(X, z, mechanism=MECHANISM).details_["rounds"] == 2
 
 
@@ -109,7 +111,7 @@ def test_the_plain_order_of_classes_is_kept_where_offsets_would_be_noise():
     for seed in range(4):
         z = mechanism.privatize(y, seed=seed)
         aware = NoiseAwareClassifier(plain, 0, start="estimator", random_state=0).fit(X, z, mechanism=mechanism)
-        if aware.informative_ and np.ptp(aware._stage.calibration.offsets) == 0:
+        if aware.informative_ and np.ptp(aware._model.calibration.offsets) == 0:
             kept.append((aware.predict(X) == plain.fit(X, z).predict(X)).mean())
     assert len(kept) >= 2 and min(kept) > 0.99
 
@@ -183,6 +185,25 @@ def test_soft_targets_are_learnt(model):
     fitted = fit_soft(model, X, np.hstack([1 - q, q]), weights=np.ones(3000), rng=np.random.RandomState(0))
     # labels that are drawn have a standard deviation of .03 among 200 neighbours
     assert abs(fitted.predict_proba([[0.5]])[0, 1] - 1 / (1 + np.exp(-1))) < 0.1
+
+
+@pytest.mark.parametrize(
+    "name, place",
+    [
+        ("check_options", "wrapped.check_rounds"),
+        ("class_probabilities", "rounds.class_probabilities"),
+        ("fit_soft", "rounds.fit_soft"),
+        ("undo_table", "rounds.undo_table"),
+        ("weight_name", "wrapped.weight_name"),
+    ],
+)
+def test_old_places_say_where_the_new_ones_are(name, place):
+    from blockrr.learning import any_model, rounds, wrapped
+
+    with pytest.warns(DeprecationWarning, match=f"any_model.{name} is deprecated.*: use blockrr.learning.{place}"):
+        old = getattr(any_model, name)
+    module, new = place.split(".")
+    assert old is getattr({"rounds": rounds, "wrapped": wrapped}[module], new)
 
 
 def test_undone_tables_are_most_likely():

@@ -23,7 +23,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import blockrr as br
-from blockrr.learning.any_model import NoiseAwareClassifier, class_probabilities
+from blockrr.learning.any_model import NoiseAwareClassifier
+from blockrr.learning.rounds import class_probabilities
 from blockrr.learning.store import atomic_write
 from blockrr.study.records import provenance
 

@@ -16,9 +16,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
-from .any_model import check_options, weight_name
 from .evidence import NOTHING, RowSplit, check_weights, take_rows, warn_of_nothing
 from .softmax import softmax
+from .wrapped import check_rounds, weight_name
 from ..privacy.checks import as_numbers
 from ..privacy.interval import IntervalMechanism
 
@@ -195,7 +195,7 @@ class NoiseAwareRegressor(RegressorMixin, BaseEstimator):
         NoiseAwareRegressor
             Itself.
         """
-        check_options(self)
+        check_rounds(self)
         if mechanism is None:
             raise ValueError("mechanism: needs the mechanism that released y, got None")
         X = X if hasattr(X, "shape") else np.asarray(X)
