@@ -1,6 +1,7 @@
 """NoiseAwareClassifier around trees, forests, pipelines and models without weights; what it may and may not do."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -9,18 +10,35 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits, make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import blockrr as br
 from blockrr.learning.any_model import NoiseAwareClassifier
 from blockrr.learning.rounds import fit_soft, undo_table
-from blockrr.learning.wrapped import weight_name
+from blockrr.learning.wrapped import split_rows, weight_name
 
 MECHANISM = br.rr(3, 1.5)
 BOOSTED = HistGradientBoostingClassifier(max_iter=30, early_stopping=False, random_state=0)
+
+
+@parametrize_with_checks(
+    [
+        NoiseAwareClassifier(HistGradientBoostingClassifier(max_iter=3, random_state=0)),
+        NoiseAwareClassifier(LogisticRegression(), rounds=1, cv=2),
+    ]
+)
+def test_scikit_learn(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +154,107 @@ def test_data_frames_with_words(table):
     assert model.score(frame_test, y_test) > 0.75
 
 
+def test_names_and_numbers_of_features(table):
+    X, X_test, _, _, z = table
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(8)])
+    model = NoiseAwareClassifier(LogisticRegression(), 0, random_state=0).fit(frame, z, mechanism=MECHANISM)
+    assert model.n_features_in_ == 8 and list(model.feature_names_in_) == list(frame.columns)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame.rename(columns={"x3": "y"}))
+    model.fit(X, z, mechanism=MECHANISM)
+    assert not hasattr(model, "feature_names_in_")
+    with pytest.raises(ValueError, match="X has 7 features, but NoiseAwareClassifier is expecting 8"):
+        model.predict(X_test[:, :7])
+
+
+class Brightness(ClassifierMixin, BaseEstimator):
+    "A logistic regression of the mean of each colour of an image."
+
+    def fit(self, X, y, sample_weight=None):
+        self.inner_ = LogisticRegression().fit(X.mean((1, 2)), y, sample_weight)
+        self.classes_ = self.inner_.classes_
+        return self
+
+    def predict_proba(self, X):
+        return self.inner_.predict_proba(X.mean((1, 2)))
+
+
+def test_images(table):
+    X, X_test, _, y_test, z = table
+    images, images_test = (np.tile(a[:, None, None], (1, 4, 4, 1)) for a in (X, X_test))
+    model = NoiseAwareClassifier(Brightness(), random_state=0, rounds=1).fit(images, z, mechanism=MECHANISM)
+    assert model.details_["start"] == "estimator" and not hasattr(model, "n_features_in_")
+    assert model.score(images_test, y_test) > 0.7
+
+
+def test_texts(table):
+    _, _, y, y_test, z = table
+    words = np.array(["red apple", "green pear", "blue plum"])
+    model = NoiseAwareClassifier(make_pipeline(CountVectorizer(), LogisticRegression()), random_state=0, rounds=1)
+    model.fit(words[y].tolist(), z, mechanism=MECHANISM)
+    assert model.score(words[y_test], y_test) == 1
+
+
+@pytest.mark.parametrize("start", ["estimator", "linear"])
+def test_numbers_that_are_missing(table, start):
+    X, X_test, _, y_test, z = table
+    holes = np.where(np.random.default_rng(0).random(X_test.shape) < 0.05, np.nan, X_test)
+    for inner in (BOOSTED, make_pipeline(SimpleImputer(), LogisticRegression())):
+        model = NoiseAwareClassifier(inner, 0, random_state=0, start=start).fit(X, z, mechanism=MECHANISM)
+        assert get_tags(model).input_tags.allow_nan and model.score(holes, y_test) > model.score(X_test, y_test) - 0.1
+    model = NoiseAwareClassifier(LogisticRegression(), 0, random_state=0, start=start).fit(X, z, mechanism=MECHANISM)
+    with pytest.raises(ValueError, match="NaN"):
+        model.predict(holes)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.vstack([holes[:1], X[1:]]), z, mechanism=MECHANISM)
+
+
+@pytest.mark.parametrize(
+    "inner, sparse, nan",
+    [
+        (LogisticRegression(), True, False),
+        (HistGradientBoostingClassifier(), False, True),
+        (make_pipeline(StandardScaler(), LogisticRegression()), False, False),
+        (make_pipeline(SimpleImputer(), LogisticRegression()), True, True),
+        (make_pipeline(make_column_transformer((OneHotEncoder(), [0])), LogisticRegression()), False, True),
+        (GridSearchCV(HistGradientBoostingClassifier(), {}), False, True),
+    ],
+)
+def test_tags_are_those_of_the_estimator_inside(inner, sparse, nan):
+    tags = get_tags(NoiseAwareClassifier(inner)).input_tags
+    assert (tags.sparse, tags.allow_nan, tags.pairwise) == (sparse, nan, False)
+
+
+def test_given_splits_keep_groups_together(table):
+    X, X_test, _, y_test, z = table
+    groups = np.arange(len(X)) // 4
+    splits = list(GroupKFold(4).split(X, groups=groups))
+    model = NoiseAwareClassifier(LogisticRegression(), cv=splits, random_state=0).fit(X, z, mechanism=MECHANISM)
+    assert model.score(X_test, y_test) > 0.6 and model.details_["fits"] <= 3 * 3 + 1
+    made = split_rows(splits, X, np.arange(len(X)), rng=np.random.RandomState(0))
+    parts = [groups[made.judges], *(groups[rows] for rows in made.test)]
+    assert all(set(a).isdisjoint(b) for i, a in enumerate(parts) for b in parts[:i])
+    assert all(set(groups[a]).isdisjoint(groups[b]) for a, b in zip(made.train, made.test))
+    assert all(set(a).isdisjoint(made.judges) for a in made.train)
+
+
+def test_weights_are_counts(table):
+    "A weight of two is a row twice, where the splits say so too."
+    X, X_test, _, _, z = table
+    w = np.random.default_rng(0).integers(0, 3, len(X))
+    twice = np.arange(len(X)).repeat(w)
+    exact = LogisticRegression(tol=1e-8, max_iter=1000)
+
+    def probabilities(rows, weights):
+        splits = [(np.flatnonzero(rows % 3 != k), np.flatnonzero(rows % 3 == k)) for k in range(3)]
+        model = NoiseAwareClassifier(exact, 1, splits, random_state=0)
+        return model.fit(X[rows], z[rows], weights, mechanism=MECHANISM).predict_proba(X_test)
+
+    p = probabilities(np.arange(len(X)), w)
+    assert np.ptp(p) > 0.5
+    np.testing.assert_allclose(p, probabilities(twice, None), atol=1e-4)
+
+
 def test_sets_and_releases(table):
     X, X_test, y, y_test, _ = table
     mechanism = br.subset_response(3, 1.5, size=2)
@@ -216,7 +335,14 @@ def test_undone_tables_are_most_likely():
 
 
 @pytest.mark.parametrize(
-    "settings, words", [(dict(rounds=-1), "rounds"), (dict(cv=1), "cv"), (dict(start="x"), "start: needs one of")]
+    "settings, words",
+    [
+        (dict(rounds=-1), "rounds"),
+        (dict(cv=1), "cv: needs an integer >= 2"),
+        (dict(cv=[(0, 1)]), "cv: needs an integer or at least 3 splits"),
+        (dict(cv=[([0, 1], [2, 3])] * 3), "cv: needs splits whose test rows are every row once"),
+        (dict(start="x"), "start: needs one of"),
+    ],
 )
 def test_bad_options(table, settings, words):
     X, _, _, _, z = table
@@ -228,5 +354,5 @@ def test_bad_input(table):
     X, _, _, _, z = table
     with pytest.raises(ValueError, match="X: needs a row for each of 1999"):
         NoiseAwareClassifier().fit(X, z[:-1], mechanism=MECHANISM)
-    with pytest.raises(ValueError, match="y: needs released labels"):
+    with pytest.raises(ValueError, match="requires y to be passed"):
         NoiseAwareClassifier().fit(X)

@@ -12,9 +12,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .evidence import RowSplit, check_weights, label_evidence, take_rows, warn_of_nothing
+from .evidence import check_weights, label_evidence, take_rows, warn_of_nothing
 from .rounds import Folds, Learnt, SoftTable, learn
-from .wrapped import check_rounds
+from .wrapped import check_finite, check_rounds, check_table, split_rows, tags_of_input
 from ..privacy.checks import moved
 
 # %% ../../nbs/learning/22_any_model.ipynb #2d81ceb2
@@ -28,8 +28,8 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):
         None: `HistGradientBoostingClassifier`.
     rounds : int
         Rounds of posterior targets at most, >= 0.
-    cv : int
-        Folds, >= 2.
+    cv : int or list of (train, test)
+        Folds, >= 2; or splits, of which the first one's test rows judge and the others are the folds.
     start : {"auto", "estimator", "linear"}
         Where the first targets come from: the estimator itself, its table undone, a linear model, or whichever
         predicts the released labels of left-out rows better.
@@ -44,6 +44,8 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):
         The public domain, in its order.
     shares_ : array [K]
         Class shares, estimated from the released labels.
+    n_features_in_, feature_names_in_ : int, array of str
+        Of the table, where it has columns and they have names.
     informative_ : bool
         False: the labels said nothing about the features that shows on rows left out, or too little even for a
         model that knew every class; then every row gets `shares_`.
@@ -64,17 +66,25 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    def _inner(self):
+        return HistGradientBoostingClassifier(random_state=0) if self.estimator is None else self.estimator
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags = tags_of_input(self._inner())
+        return tags
+
     def fit(self, X, y=None, sample_weight=None, *, mechanism=None, likelihood=None, classes=None):
         """Fit to released labels.
 
         Parameters
         ----------
         X : [n, ...]
-            Array, sparse matrix or data frame that the estimator takes, one row for each row of the data set.
+            What the estimator takes: array, sparse matrix, data frame, images, texts; a row for each of the data set.
         y : Release or array [n]
             What was released; without a mechanism, true labels.
         sample_weight : array [n], optional
-            Weights of the rows, >= 0.
+            Counts of the rows, >= 0.
         mechanism, likelihood, classes
             As for `LabelDPClassifier.fit`.
 
@@ -85,40 +95,41 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):
         """
         check_rounds(self)
         if y is None and likelihood is None:
-            raise ValueError("y: needs released labels, got None")
+            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
+        X = check_table(self, X, reset=True)
         evidence = label_evidence(y, mechanism, likelihood, classes=classes)
-        X = X if hasattr(X, "shape") else np.asarray(X)
         n = X.shape[0]
         weights = check_weights(sample_weight, n)
         if len(evidence.likelihood) != n:
             raise ValueError(f"X: needs a row for each of {len(evidence.likelihood)} labels, got {n}")
         self.classes_ = evidence.classes
-        if len(X.shape) == 2:
-            self.n_features_in_ = X.shape[1]
         L = evidence.likelihood
         used = np.flatnonzero((weights > 0) & (np.ptp(L, axis=1) > 0))
-        self._fit(SoftTable(take_rows(X, used), L[used], weights[used] / max(weights[used].mean(), 1e-300)))
-        return self
-
-    def _fit(self, table):
-        n, n_classes = table.likelihood.shape
-        learnt = Learnt(np.full(n_classes, 1 / n_classes), None, {})
-        if n >= 4 * self.cv and n_classes > 1:
-            rng = check_random_state(self.random_state)
-            estimator = HistGradientBoostingClassifier(random_state=0) if self.estimator is None else self.estimator
-            split = RowSplit(n, self.cv, rng)
-            folds = Folds(estimator, table, split=split, n_jobs=self.n_jobs, rng=rng)
-            learnt = learn(folds, rounds=self.rounds, start=self.start)
-        self.shares_, self._model, details = learnt
-        self.details_ = {"rows": n} | details
+        table = SoftTable(take_rows(X, used), L[used], weights[used])
+        self.shares_, self._model, details = self._learn(table, used)
+        self.details_ = {"rows": len(used)} | details
         self.informative_ = self._model is not None
+        if not details.get("fits"):
+            check_finite(self, X)
         if not self.informative_:
             warn_of_nothing(type(self).__name__)
+        return self
+
+    def _learn(self, table, used) -> Learnt:
+        n_classes = table.likelihood.shape[1]
+        rng = check_random_state(self.random_state)
+        split = split_rows(self.cv, table.X, used, rng=rng) if n_classes > 1 else None
+        if split is None:
+            return Learnt(np.full(n_classes, 1 / n_classes), None, {})
+        folds = Folds(self._inner(), table, split=split, n_jobs=self.n_jobs, rng=rng)
+        return learn(folds, rounds=self.rounds, start=self.start)
 
     def predict_proba(self, X) -> np.ndarray:  # [m, K], rows sum to 1
         "Give calibrated class probabilities of rows."
         check_is_fitted(self, "classes_")
-        X = X if hasattr(X, "shape") else np.asarray(X)
+        X = check_table(self, X, reset=False)
+        if not self.informative_ or self._model.score is None:
+            check_finite(self, X)
         if not self.informative_:
             return np.tile(self.shares_, (X.shape[0], 1))
         return self._model(X)

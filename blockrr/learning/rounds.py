@@ -28,7 +28,7 @@ from blockrr.learning.evidence import (
 from .likelihood import posterior_targets
 from .softmax import softmax
 from .table_classifier import content_folds, find_directions, fit_linear
-from .wrapped import weight_name
+from .wrapped import table_of_numbers, weight_name
 
 # %% ../../nbs/learning/21b_rounds.ipynb #639b0f15
 def undo_table(
@@ -212,7 +212,7 @@ class Folds:
         "Fit to all rows."
         every = np.arange(len(self.table.likelihood))
         if stage.targets is None:
-            model, _ = _fit_linear(self.table, _as_numbers(self.table.X), every)
+            model, _ = _fit_linear(self.table, table_of_numbers(self.table.X), every)
             return FittedStage(model, None, stage.calibration, 0)
         self.fits += 1
         model = self.fit(stage.targets, every, self.rng.randint(1 << 30))
@@ -241,13 +241,14 @@ def estimator_start(
     return folds(np.eye(len(patterns))[which.ravel()], _Undone(patterns.T), first=True)
 
 # %% ../../nbs/learning/21b_rounds.ipynb #c5a05f3b
-def _as_numbers(X):  # float64 [n, p], or None where it is no table of finite numbers
-    try:
-        X = sparse.csr_array(X, dtype=float) if sparse.issparse(X) else np.asarray(X, float)
-    except (TypeError, ValueError):
-        return None
-    finite = np.isfinite(X.data if sparse.issparse(X) else X).all()
-    return X if X.ndim == 2 and finite else None
+def _filled(X, mean):  # float64 [m, p]
+    "Put a feature's mean where a number is missing."
+    if sparse.issparse(X):
+        X = sparse.csr_array(X, dtype=float)
+        X.data = np.where(np.isfinite(X.data), X.data, mean[X.indices])
+        return X
+    X = np.asarray(X, float)
+    return np.where(np.isfinite(X), X, mean)
 
 
 class _Linear(NamedTuple):
@@ -257,7 +258,7 @@ class _Linear(NamedTuple):
     model: object
 
     def __call__(self, X) -> np.ndarray:  # [m, K] probabilities
-        return self.model(self.directions(_as_numbers(X)))
+        return self.model(self.directions(_filled(X, self.directions.mean)))
 
 
 def _fit_linear(table, X, rows) -> tuple | None:  # (_Linear, probabilities of the rows left out); None: all rows alike
@@ -274,7 +275,7 @@ def linear_start(
     folds: Folds,
 ) -> Stage | None:  # None for tables that are not numbers
     "The likelihood learner for linear logits."
-    X = _as_numbers(folds.table.X)
+    X = table_of_numbers(folds.table.X)
     if X is None:
         return None
     rows = folds.split.others
@@ -308,7 +309,9 @@ def _starts(folds, start) -> dict:  # name -> Stage
         starts["linear"] = linear_start(folds)
     starts = {name: stage for name, stage in starts.items() if stage is not None}
     if not starts:
-        raise ValueError("X: needs finite numbers where the mechanism has so many outputs; encode it first")
+        raise ValueError(
+            "X: needs finite numbers for a linear start, got NaN, infinity or no numbers; fill in or encode it first"
+        )
     return starts
 
 
