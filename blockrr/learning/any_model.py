@@ -27,12 +27,12 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):
         Cloned, never changed; weights are passed where it (or the last step of a pipeline) takes them.
         None: `HistGradientBoostingClassifier`.
     rounds : int
-        Rounds of posterior targets at most, >= 0.
+        Rounds of posterior targets, >= 0.
     cv : int or list of (train, test)
         Folds, >= 2; or splits, of which the first one's test rows judge and the others are the folds.
     start : {"auto", "estimator", "linear"}
-        Where the first targets come from: the estimator itself, its table undone, a linear model, or whichever
-        predicts the released labels of left-out rows better.
+        What takes part besides the rounds: the estimator itself, its table undone; a linear model; or both, each
+        as far as it predicts the released labels of rows left out. Rounds go on from the better.
     n_jobs : int, optional
         Folds fitted at the same time, as in joblib.
     random_state : int, RandomState or None
@@ -47,10 +47,11 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):
     n_features_in_, feature_names_in_ : int, array of str
         Of the table, where it has columns and they have names.
     informative_ : bool
-        False: the labels said nothing about the features that shows on rows left out, or too little even for a
-        model that knew every class; then every row gets `shares_`.
+        False: the labels said nothing about the features that shows on rows left out, and more than half of every
+        prediction is `shares_`; or too little even for a model that knew every class, and all of it is.
     details_ : dict
-        Start, rounds, number of fits and held-out likelihoods (nats a row), from released labels alone.
+        From released labels alone: weights of class shares, starts and rounds in the average, start and rounds of
+        the heaviest, number of fits, held-out likelihoods (nats a row).
 
     Examples
     --------
@@ -106,31 +107,31 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):
         L = evidence.likelihood
         used = np.flatnonzero((weights > 0) & (np.ptp(L, axis=1) > 0))
         table = SoftTable(take_rows(X, used), L[used], weights[used])
-        self.shares_, self._model, details = self._learn(table, used)
+        self.shares_, self._model, self.informative_, details = self._learn(table, used)
         self.details_ = {"rows": len(used)} | details
-        self.informative_ = self._model is not None
         if not details.get("fits"):
             check_finite(self, X)
         if not self.informative_:
-            warn_of_nothing(type(self).__name__)
+            instead = "the class shares" if self._model is None else "little more than the class shares"
+            warn_of_nothing(type(self).__name__, instead)
         return self
 
     def _learn(self, table, used) -> Learnt:
         n_classes = table.likelihood.shape[1]
         rng = check_random_state(self.random_state)
-        split = split_rows(self.cv, table.X, used, rng=rng) if n_classes > 1 else None
+        split = split_rows(self.cv, used, rng=rng) if n_classes > 1 else None
         if split is None:
-            return Learnt(np.full(n_classes, 1 / n_classes), None, {})
+            return Learnt(np.full(n_classes, 1 / n_classes), None, False, {})
         folds = Folds(self._inner(), table, split=split, n_jobs=self.n_jobs, rng=rng)
         return learn(folds, rounds=self.rounds, start=self.start)
 
     def predict_proba(self, X) -> np.ndarray:  # [m, K], rows sum to 1
-        "Give calibrated class probabilities of rows."
+        "Give class probabilities of rows: an average of the models that were fitted."
         check_is_fitted(self, "classes_")
         X = check_table(self, X, reset=False)
-        if not self.informative_ or self._model.score is None:
+        if self._model is None or self._model.linear:
             check_finite(self, X)
-        if not self.informative_:
+        if self._model is None:
             return np.tile(self.shares_, (X.shape[0], 1))
         return self._model(X)
 

@@ -15,7 +15,6 @@ from sklearn.utils import InputTags, assert_all_finite, get_tags
 from sklearn.utils.validation import has_fit_parameter, validate_data
 
 from .evidence import RowSplit
-from .table_classifier import content_folds
 
 # %% ../../nbs/learning/21a_wrapped.ipynb #21644507
 def check_rounds(
@@ -114,13 +113,12 @@ def check_finite(
 
 # %% ../../nbs/learning/21a_wrapped.ipynb #91c1e6fa
 class GivenSplit(RowSplit):
-    "Judges, folds and halves from splits that somebody made."
+    "Judges and folds from splits that somebody made."
 
     def __init__(
         self,
         splits: list,  # of (train, test), positions in the whole table
         used: np.ndarray,  # int [n]: rows of the whole table that are learnt from
-        content: np.ndarray,  # int [n]: equal for equal rows
     ):
         tested = np.concatenate([np.asarray(test) for _, test in splits])
         if len(np.unique(tested)) < len(tested) or not np.isin(used, tested).all():
@@ -131,9 +129,6 @@ class GivenSplit(RowSplit):
         self.others = np.setdiff1d(np.arange(len(used)), self.judges)
         if not min(len(self.judges), *map(len, self.test), *map(len, self.train)):
             raise ValueError("cv: needs rows with a released label and a weight in every split, got a split of none")
-        self.half = np.empty(len(used), int)
-        for rows in (self.judges, self.others):
-            self.half[rows] = np.unique(content[rows], return_inverse=True)[1] % 2
 
 # %% ../../nbs/learning/21a_wrapped.ipynb #3c890535
 def table_of_numbers(
@@ -150,8 +145,7 @@ def table_of_numbers(
 
 def split_rows(
     cv,  # number of folds, or list of splits (train, test)
-    X,  # table [n, ...] of the rows that are learnt from
-    used: np.ndarray,  # int [n]: their positions in the whole table
+    used: np.ndarray,  # int [n]: positions in the whole table of the rows that are learnt from
     *,
     rng: np.random.RandomState,
 ) -> RowSplit | None:  # None: too few rows, fewer than 4 a fold
@@ -162,6 +156,4 @@ def split_rows(
         return None
     if not given:
         return RowSplit(n, cv, rng)
-    numbers = table_of_numbers(X)
-    content = rng.permutation(n) if numbers is None else content_folds(numbers, 1 << 30)
-    return GivenSplit(cv, used, content)
+    return GivenSplit(cv, used)
