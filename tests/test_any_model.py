@@ -17,12 +17,13 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import blockrr as br
 from blockrr.learning.any_model import NoiseAwareClassifier
-from blockrr.learning.rounds import fit_soft, undo_table
+from blockrr.learning.rounds import Stage, fit_soft, undo_table, weigh_stages
 from blockrr.learning.wrapped import split_rows, weight_name
 
 MECHANISM = br.rr(3, 1.5)
@@ -31,7 +32,7 @@ BOOSTED = HistGradientBoostingClassifier(max_iter=30, early_stopping=False, rand
 
 @parametrize_with_checks(
     [
-        NoiseAwareClassifier(HistGradientBoostingClassifier(max_iter=3, random_state=0)),
+        NoiseAwareClassifier(DecisionTreeClassifier(max_depth=3, random_state=0)),
         NoiseAwareClassifier(LogisticRegression(), rounds=1, cv=2),
     ]
 )
@@ -105,23 +106,45 @@ def test_rounds_do_not_harm_where_labels_say_little(seed):
     assert aware.score(X[test], y[test]) > forest.fit(X[train], z).score(X[test], y[test])
 
 
-def test_a_round_is_taken_only_where_it_is_clearly_better(table, monkeypatch):
-    "The rule decides, and nothing else: never, always, and as the held-out likelihoods say."
-    from blockrr.learning import rounds
+def test_weights_of_the_average_by_hand():
+    "Prior times square root of the likelihood; a round counts by what it wins over its start among the judges."
 
-    X, _, _, _, z = table
-    fitted = NoiseAwareClassifier(LogisticRegression(), random_state=0)
-    asked = []
-    monkeypatch.setattr(rounds, "clearly_better", lambda d: asked.append(d) or False)
-    assert fitted.fit(X, z, mechanism=MECHANISM).details_["rounds"] == 0
-    held = fitted.details_["held_out"]
-    assert [len(d) for d in asked] == [500, 500]  # the judges, row by row
-    assert asked[0].mean() == pytest.approx(held[1] - held[fitted.details_["start"]], abs=2e-6)
-    monkeypatch.setattr(rounds, "clearly_better", lambda d: True)
-    assert fitted.fit(X, z, mechanism=MECHANISM).details_["rounds"] == 2
+    def stage(everywhere, judged):
+        nothing = dict.fromkeys(("scores", "targets", "models", "slopes", "held_out"))
+        return Stage(**nothing, everywhere=everywhere, judged=judged)
+
+    stages = {
+        "estimator": stage(-10.0, -2.0),
+        "linear": stage(-9.0, -2.5),
+        1: stage(-50.0, -1.0),
+        2: stage(-60.0, -2.2),
+    }
+    share = 0.2 / 3
+    logs = {"shares": -22 / 2, "estimator": -10, "linear": -9, 1: -9 - 1 + 2.5, 2: -9 - 2.2 + 2.5}
+    priors = {"shares": 0.2, "estimator": 0.6, "linear": share, 1: share, 2: share}
+    odds = {name: priors[name] * np.exp(logs[name]) for name in logs}
+    expected = {name: value / sum(odds.values()) for name, value in odds.items()}
+    assert weigh_stages(stages, "linear", -22.0) == pytest.approx(expected)
 
 
-def test_the_plain_order_of_classes_is_kept_where_offsets_would_be_noise():
+def test_the_prediction_is_the_average(table):
+    "Of class shares and of every stage, each its models together; the last model of the heaviest counts two thirds."
+    X, X_test, _, _, z = table
+    model = NoiseAwareClassifier(LogisticRegression(), random_state=0).fit(X, z, mechanism=MECHANISM)
+    weights = model.details_["weights"]
+    assert set(weights) == {"shares", "estimator", "linear", 1, 2} and sum(weights.values()) == pytest.approx(
+        1, abs=1e-3
+    )
+    parts = model._model.stages
+    assert sorted(weight for weight, _ in parts) == pytest.approx(
+        sorted(w for w in weights.values() if w >= 0.005), abs=0.02
+    )
+    by_hand = model._model.shares + sum(weight * stage(X_test[:9]) for weight, stage in parts)
+    np.testing.assert_allclose(model.predict_proba(X_test[:9]), by_hand)
+    assert [stage.weights[-1] for _, stage in parts if len(stage.weights) == 4] == [pytest.approx(2 / 3)]
+
+
+def test_the_estimators_start_keeps_the_order_of_classes_of_the_plain_model():
     X, y = load_digits(return_X_y=True)
     mechanism = br.rr(10, 0.7)
     plain = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
@@ -129,9 +152,48 @@ def test_the_plain_order_of_classes_is_kept_where_offsets_would_be_noise():
     for seed in range(4):
         z = mechanism.privatize(y, seed=seed)
         aware = NoiseAwareClassifier(plain, 0, start="estimator", random_state=0).fit(X, z, mechanism=mechanism)
-        if aware.informative_ and np.ptp(aware._model.calibration.offsets) == 0:
-            kept.append((aware.predict(X) == plain.fit(X, z).predict(X)).mean())
-    assert len(kept) >= 2 and min(kept) > 0.99
+        [(_, stage)] = aware._model.stages
+        last = stage._replace(models=stage.models[-1:], weights=(1.0,))
+        kept.append((last(X).argmax(1) == plain.fit(X, z).predict(X)).mean())
+    assert min(kept) > 0.99
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_seven_classes_at_half_an_epsilon(seed):
+    "A rule that chose one model gave class shares, or a model that was sure of what is wrong, where plain models did well."
+    X, y = make_classification(
+        3000, 12, n_informative=8, n_redundant=0, n_classes=7, n_clusters_per_class=1, class_sep=1.5, random_state=seed
+    )
+    mechanism = br.rr(7, 0.5)
+    z = mechanism.privatize(y[:1500], seed=1000 + seed)
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
+    aware = NoiseAwareClassifier(model, random_state=seed).fit(X[:1500], z, mechanism=mechanism)
+    plain = model.fit(X[:1500], z)
+    assert aware.informative_
+    assert aware.score(X[1500:], y[1500:]) > plain.score(X[1500:], y[1500:]) - 0.03
+    assert loss(aware.predict_proba(X[1500:]), y[1500:]) < np.log(7) - 0.05
+
+
+@pytest.mark.parametrize("epsilon, worse", [(0.5, 0.04), (4.0, 0.003)])
+@pytest.mark.parametrize("shares", [(0.5, 0.3, 0.2), (1 / 7,) * 7], ids=["three", "seven"])
+def test_features_that_say_nothing_cost_next_to_nothing(epsilon, worse, shares):
+    "Log loss against the true shares, which nobody knows; with labels that say enough, the learner says so."
+    n_classes = len(shares)
+    mechanism = br.rr(n_classes, epsilon)
+    extra = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(3000, 6)), rng.choice(n_classes, 3000, p=shares)
+        z = mechanism.privatize(y[:1500], seed=seed)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            aware = NoiseAwareClassifier(BOOSTED, random_state=seed).fit(X[:1500], z, mechanism=mechanism)
+        said = [str(w.message) for w in caught if "little more than the class shares" in str(w.message)]
+        assert len(said) == (not aware.informative_)
+        if epsilon > 1:
+            assert not aware.informative_
+        extra.append(loss(aware.predict_proba(X[1500:]), y[1500:]) - loss(np.tile(shares, (1500, 1)), y[1500:]))
+    assert np.mean(extra) < worse
 
 
 def test_same_seed_same_model_and_the_estimator_is_untouched(table):
