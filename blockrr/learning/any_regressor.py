@@ -304,7 +304,7 @@ class NoiseAwareRegressor(RegressorMixin, BaseEstimator):
         self.mean_ = float(prior @ evidence.values)
         self.informative_ = False
         self.details_ = {}
-        split = split_rows(self.cv, X, used, rng=check_random_state(self.random_state))
+        split = split_rows(self.cv, used, rng=check_random_state(self.random_state))
         if split is None:
             return
         rounds = _Rounds(self._inner(), X, evidence, weights=weights, split=split, n_jobs=self.n_jobs)
