@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['undo_table', 'fit_soft', 'class_probabilities', 'SoftTable', 'Stage', 'FittedStage', 'log_scores', 'Folds',
-           'estimator_start', 'linear_start', 'StageChoice', 'choose_stage', 'Learnt', 'learn']
+           'cross_fit', 'estimator_start', 'linear_start', 'fit_all', 'StageChoice', 'choose_stage', 'Learnt', 'learn']
 
 # %% ../../nbs/learning/21b_rounds.ipynb #85738ca8
 from collections.abc import Callable
@@ -99,9 +99,6 @@ def class_probabilities(
     return p
 
 # %% ../../nbs/learning/21b_rounds.ipynb #a917b557
-_FLOOR = 3e-3  # of a probability, before its logarithm is taken: what a model says less likely, it cannot know
-
-
 class SoftTable(NamedTuple):
     "What a classifier is fitted to."
 
@@ -132,6 +129,9 @@ class FittedStage(NamedTuple):
         if self.score is None:
             return self.model(X)
         return self.calibration(self.score(class_probabilities(self.model, X, self.n_targets)))
+
+# %% ../../nbs/learning/21b_rounds.ipynb #94fd424c
+_FLOOR = 3e-3  # of a probability, before its logarithm is taken: what a model says less likely, it cannot know
 
 
 def log_scores(
@@ -193,30 +193,27 @@ class Folds:
         rng = np.random.RandomState(seed)
         return fit_soft(self.estimator, take_rows(X, rows), targets[rows], weights=w[rows], rng=rng)
 
-    def __call__(self, targets, score, *, first=False) -> Stage:
-        "Cross-fit to targets [n, C]; `score` makes [m, K] scores of class probabilities [m, C]."
-        train = self.split.train
-        seeds = self.rng.randint(1 << 30, size=len(train))
-        models = Parallel(self.n_jobs)(delayed(self.fit)(targets, rows, seed) for rows, seed in zip(train, seeds))
-        self.fits += len(models)
+# %% ../../nbs/learning/21b_rounds.ipynb #d71b49a9
+def cross_fit(
+    folds: Folds,
+    targets: np.ndarray,  # float [n, C], rows sum to 1
+    score: Callable,  # class probabilities [m, C] -> scores [m, K]
+    *,
+    first: bool = False,  # a start: calibrated by all rows, and towards class shares
+) -> Stage:
+    "Fit to targets, each row predicted by models that did not see it."
+    train = folds.split.train
+    seeds = folds.rng.randint(1 << 30, size=len(train))
+    models = Parallel(folds.n_jobs)(delayed(folds.fit)(targets, rows, seed) for rows, seed in zip(train, seeds))
+    folds.fits += len(models)
 
-        def predict(model, rows: np.ndarray) -> np.ndarray:
-            return score(class_probabilities(model, take_rows(self.table.X, rows), targets.shape[1]))
+    def predict(model, rows: np.ndarray) -> np.ndarray:
+        return score(class_probabilities(model, take_rows(folds.table.X, rows), targets.shape[1]))
 
-        judged = [predict(model, self.split.judges) for model in models]
-        tested = [predict(model, rows) for model, rows in zip(models, self.split.test)]
-        calibration, held_out = _Predicted(judged, tested).calibrated(self, first=first)
-        return Stage(score, targets, calibration, held_out)
-
-    def last(self, stage: Stage) -> FittedStage:
-        "Fit to all rows."
-        every = np.arange(len(self.table.likelihood))
-        if stage.targets is None:
-            model, _ = _fit_linear(self.table, table_of_numbers(self.table.X), every)
-            return FittedStage(model, None, stage.calibration, 0)
-        self.fits += 1
-        model = self.fit(stage.targets, every, self.rng.randint(1 << 30))
-        return FittedStage(model, stage.score, stage.calibration, stage.targets.shape[1])
+    judged = [predict(model, folds.split.judges) for model in models]
+    tested = [predict(model, rows) for model, rows in zip(models, folds.split.test)]
+    calibration, held_out = _Predicted(judged, tested).calibrated(folds, first=first)
+    return Stage(score, targets, calibration, held_out)
 
 # %% ../../nbs/learning/21b_rounds.ipynb #1badc004
 class _Undone(NamedTuple):
@@ -238,7 +235,7 @@ def estimator_start(
     if len(patterns) > 2 * n_classes + 2 or len(patterns) < 2:
         return None
 
-    return folds(np.eye(len(patterns))[which.ravel()], _Undone(patterns.T), first=True)
+    return cross_fit(folds, np.eye(len(patterns))[which.ravel()], _Undone(patterns.T), first=True)
 
 # %% ../../nbs/learning/21b_rounds.ipynb #c5a05f3b
 def _filled(X, mean):  # float64 [m, p]
@@ -292,6 +289,20 @@ def linear_start(
     held_out = calibrate_halves(scores, L, w, folds.split.half).left_out(scores, folds.split.half)
     return Stage(None, None, linear.model.calibration, held_out)
 
+# %% ../../nbs/learning/21b_rounds.ipynb #099eeeb5
+def fit_all(
+    folds: Folds,
+    stage: Stage,
+) -> FittedStage:
+    "Fit a stage to all rows."
+    every = np.arange(len(folds.table.likelihood))
+    if stage.targets is None:
+        model, _ = _fit_linear(folds.table, table_of_numbers(folds.table.X), every)
+        return FittedStage(model, None, stage.calibration, 0)
+    folds.fits += 1
+    model = folds.fit(stage.targets, every, folds.rng.randint(1 << 30))
+    return FittedStage(model, stage.score, stage.calibration, stage.targets.shape[1])
+
 # %% ../../nbs/learning/21b_rounds.ipynb #d84f8c0d
 class StageChoice(NamedTuple):
     "The stage that is kept."
@@ -314,7 +325,7 @@ def _starts(folds, start) -> dict:  # name -> Stage
         )
     return starts
 
-
+# %% ../../nbs/learning/21b_rounds.ipynb #c9d1019c
 def choose_stage(
     folds: Folds,
     chance: np.ndarray,  # [n] log-likelihoods under class shares
@@ -332,7 +343,7 @@ def choose_stage(
     stage = best = starts[first]
     kept = first
     for number in range(1, rounds + 1):
-        stage = folds(posterior_targets(stage.held_out, likelihood), log_scores)
+        stage = cross_fit(folds, posterior_targets(stage.held_out, likelihood), log_scores)
         logs[number] = folds.logs(stage.held_out)
         if clearly_better(logs[number][judges] - logs[kept][judges]):
             best, kept = stage, number
@@ -371,5 +382,5 @@ def learn(
 
     choice = choose_stage(folds, chance, rounds=rounds, start=start)
     informative = choice.gained > 0 and choice.stage.calibration.slope > 0
-    model = folds.last(choice.stage) if informative else None
+    model = fit_all(folds, choice.stage) if informative else None
     return Learnt(shares, model, details | choice.details | {"fits": folds.fits})
