@@ -85,7 +85,7 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):
         y : Release or array [n]
             What was released; without a mechanism, true labels.
         sample_weight : array [n], optional
-            Counts of the rows, >= 0.
+            Counts of the rows, >= 0; weights that are no counts: rescale them to a mean of 1, or rows count for more.
         mechanism, likelihood, classes
             As for `LabelDPClassifier.fit`.
 

@@ -266,7 +266,7 @@ class NoiseAwareRegressor(RegressorMixin, BaseEstimator):
         y : array [n]
             Released numbers.
         sample_weight : array [n], optional
-            Counts of the rows, >= 0.
+            Counts of the rows, >= 0; weights that are no counts: rescale them to a mean of 1, or rows count for more.
         mechanism : ValueMechanism or IntervalMechanism
             That released them.
 

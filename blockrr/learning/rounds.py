@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['FAVOURED', 'CONSTANT', 'undo_table', 'fit_soft', 'class_probabilities', 'SoftTable', 'Stage', 'FittedStage',
-           'log_scores', 'Folds', 'estimator_start', 'linear_start', 'go_round', 'weigh_stages', 'Average', 'Learnt',
-           'learn']
+           'log_scores', 'Folds', 'cross_fit', 'estimator_start', 'linear_start', 'finish', 'go_round', 'weigh_stages',
+           'Average', 'Learnt', 'learn']
 
 # %% ../../nbs/learning/21b_rounds.ipynb #85738ca8
 from collections.abc import Callable
@@ -100,9 +100,6 @@ def class_probabilities(
     return p
 
 # %% ../../nbs/learning/21b_rounds.ipynb #a917b557
-_FLOOR = 3e-3  # of a probability, before its logarithm is taken: what a model says less likely, it cannot know
-
-
 class SoftTable(NamedTuple):
     "What a classifier is fitted to."
 
@@ -136,6 +133,9 @@ class FittedStage(NamedTuple):
         pairs = zip(self.models, self.weights)
         return sum(weight * average_slopes(self.scores(model, X), self.slopes) for model, weight in pairs)
 
+# %% ../../nbs/learning/21b_rounds.ipynb #94fd424c
+_FLOOR = 3e-3  # of a probability, before its logarithm is taken: what a model says less likely, it cannot know
+
 
 def log_scores(
     p: np.ndarray,  # probabilities
@@ -154,10 +154,6 @@ class _Scores(NamedTuple):
         return self.turn(class_probabilities(model, X, self.n_targets))
 
 # %% ../../nbs/learning/21b_rounds.ipynb #0c018862
-def _log_mean(x) -> float:
-    return float(x.max() + np.log(np.exp(x - x.max()).mean()))
-
-
 def _seen(folds, judged, tested, *, first) -> dict:  # fields of a Stage
     "Weigh the slopes of scores by the judges, those of a start by all rows."
     judges = folds.split.judges
@@ -169,13 +165,10 @@ def _seen(folds, judged, tested, *, first) -> dict:  # fields of a Stage
     logs = TRUST * np.array([folds.logs(held_out) for held_out in p])
     everywhere, of_judges = logs.sum(1), logs[:, judges].sum(1)
     slopes = softmax((everywhere if first else of_judges).copy())
-    likelihoods = {"everywhere": _log_mean(everywhere), "judged": _log_mean(of_judges)}
-    return likelihoods | {"slopes": slopes, "held_out": np.tensordot(slopes, p, 1)}
+    sums = [float(np.logaddexp.reduce(x) - np.log(len(SLOPES))) for x in (everywhere, of_judges)]
+    return {"everywhere": sums[0], "judged": sums[1], "slopes": slopes, "held_out": np.tensordot(slopes, p, 1)}
 
 # %% ../../nbs/learning/21b_rounds.ipynb #6fe999a6
-_LAST = 2 / 3  # weight of the model of all rows among the models of its stage
-
-
 class Folds:
     "Fit a classifier to parts of a table and predict the other parts."
 
@@ -206,30 +199,24 @@ class Folds:
         rng = np.random.RandomState(seed)
         return fit_soft(self.estimator, take_rows(X, rows), targets[rows], weights=w[rows], rng=rng)
 
-    def __call__(self, targets, score, *, first=False) -> Stage:
-        "Cross-fit to targets [n, C]; `score` makes [m, K] scores of class probabilities [m, C]."
-        train = self.split.train
-        seeds = self.rng.randint(1 << 30, size=len(train))
-        models = Parallel(self.n_jobs)(delayed(self.fit)(targets, rows, seed) for rows, seed in zip(train, seeds))
-        self.fits += len(models)
-        scores = _Scores(targets.shape[1], score)
-        judged = [scores(model, take_rows(self.table.X, self.split.judges)) for model in models]
-        tested = [(rows, scores(m, take_rows(self.table.X, rows))) for m, rows in zip(models, self.split.test)]
-        return Stage(scores, targets, tuple(models), **_seen(self, judged, tested, first=first))
-
-    def finish(self, stage: Stage, *, last: bool) -> FittedStage:
-        "Put the models of a stage together; `last`: with one of all rows."
-        every = np.arange(len(self.table.likelihood))
-        if stage.targets is None:
-            model, _ = _fit_linear(self.table, table_of_numbers(self.table.X), every)
-            return FittedStage(stage.scores, (model,), (1.0,), stage.slopes)
-        cv = len(stage.models)
-        if not last:
-            return FittedStage(stage.scores, stage.models, (1 / cv,) * cv, stage.slopes)
-        self.fits += 1
-        model = self.fit(stage.targets, every, self.rng.randint(1 << 30))
-        weights = ((1 - _LAST) / cv,) * cv + (_LAST,)
-        return FittedStage(stage.scores, (*stage.models, model), weights, stage.slopes)
+# %% ../../nbs/learning/21b_rounds.ipynb #d71b49a9
+def cross_fit(
+    folds: Folds,
+    targets: np.ndarray,  # float [n, C], rows sum to 1
+    score: Callable,  # class probabilities [m, C] -> scores [m, K]
+    *,
+    first: bool = False,  # a start: judged by all rows
+) -> Stage:
+    "Fit to targets, each row predicted by models that did not see it."
+    X = folds.table.X
+    split = folds.split
+    seeds = folds.rng.randint(1 << 30, size=len(split.train))
+    models = Parallel(folds.n_jobs)(delayed(folds.fit)(targets, rows, seed) for rows, seed in zip(split.train, seeds))
+    folds.fits += len(models)
+    scores = _Scores(targets.shape[1], score)
+    judged = [scores(model, take_rows(X, split.judges)) for model in models]
+    tested = [(rows, scores(model, take_rows(X, rows))) for model, rows in zip(models, split.test)]
+    return Stage(scores, targets, tuple(models), **_seen(folds, judged, tested, first=first))
 
 # %% ../../nbs/learning/21b_rounds.ipynb #1badc004
 class _Undone(NamedTuple):
@@ -251,7 +238,7 @@ def estimator_start(
     if len(patterns) > 2 * n_classes + 2 or len(patterns) < 2:
         return None
 
-    return folds(np.eye(len(patterns))[which.ravel()], _Undone(patterns.T), first=True)
+    return cross_fit(folds, np.eye(len(patterns))[which.ravel()], _Undone(patterns.T), first=True)
 
 # %% ../../nbs/learning/21b_rounds.ipynb #c5a05f3b
 def _filled(X, mean):  # float64 [m, p]
@@ -303,17 +290,29 @@ def linear_start(
     seen = _seen(folds, [linear(X[folds.split.judges])], [(rows, left_out)], first=True)
     return Stage(_linear_scores, None, (linear,), **seen)
 
+# %% ../../nbs/learning/21b_rounds.ipynb #099eeeb5
+_LAST = 2 / 3  # weight of the model of all rows among the models of its stage
+
+
+def finish(
+    folds: Folds,
+    stage: Stage,
+    *,
+    last: bool,  # with a model of all rows
+) -> FittedStage:
+    "Put the models of a stage together."
+    every = np.arange(len(folds.table.likelihood))
+    if stage.targets is None:
+        model, _ = _fit_linear(folds.table, table_of_numbers(folds.table.X), every)
+        return FittedStage(stage.scores, (model,), (1.0,), stage.slopes)
+    cv = len(stage.models)
+    if not last:
+        return FittedStage(stage.scores, stage.models, (1 / cv,) * cv, stage.slopes)
+    folds.fits += 1
+    model = folds.fit(stage.targets, every, folds.rng.randint(1 << 30))
+    return FittedStage(stage.scores, (*stage.models, model), ((1 - _LAST) / cv,) * cv + (_LAST,), stage.slopes)
+
 # %% ../../nbs/learning/21b_rounds.ipynb #d84f8c0d
-FAVOURED = 0.6  # of the average, before the labels say anything: the first start
-CONSTANT = 0.2  # class shares; what is left goes to the others in equal parts
-
-
-def _priors(names) -> dict:
-    "Weights of stages by name, the first start first."
-    first, *others = names
-    return {first: FAVOURED} | {name: (1 - FAVOURED - CONSTANT) / len(others) for name in others}
-
-
 def _starts(folds, start) -> dict:  # name -> Stage
     starts = {}
     if start in ("auto", "estimator"):
@@ -326,6 +325,16 @@ def _starts(folds, start) -> dict:  # name -> Stage
             "X: needs finite numbers for a linear start, got NaN, infinity or no numbers; fill in or encode it first"
         )
     return starts
+
+# %% ../../nbs/learning/21b_rounds.ipynb #30c7d936
+FAVOURED = 0.6  # of the average, before the labels say anything: the first start
+CONSTANT = 0.2  # class shares; what is left goes to the others in equal parts
+
+
+def _priors(names) -> dict:
+    "Weigh stages by name, the first start first."
+    first, *others = names
+    return {first: FAVOURED} | {name: (1 - FAVOURED - CONSTANT) / len(others) for name in others}
 
 
 def go_round(
@@ -341,10 +350,10 @@ def go_round(
     for number in range(1, rounds + 1):
         targets = posterior_targets(stages[name].held_out, folds.table.likelihood)
         name = number
-        stages[name] = folds(targets, log_scores)
+        stages[name] = cross_fit(folds, targets, log_scores)
     return stages, first
 
-
+# %% ../../nbs/learning/21b_rounds.ipynb #c9d1019c
 def weigh_stages(
     stages: dict,  # from `go_round`
     first: str,  # the start of its rounds
@@ -359,7 +368,7 @@ def weigh_stages(
         logs[name] = np.log(prior) + known
     return dict(zip(logs, softmax(np.array([*logs.values()])).tolist()))
 
-# %% ../../nbs/learning/21b_rounds.ipynb #9dde0afe
+# %% ../../nbs/learning/21b_rounds.ipynb #0fa17226
 _LIGHT = 0.005  # weight below which a stage is left out
 
 
@@ -379,7 +388,7 @@ class Average(NamedTuple):
         start = np.tile(self.shares, (X.shape[0], 1))
         return sum((weight * stage(X) for weight, stage in self.stages), start)
 
-
+# %% ../../nbs/learning/21b_rounds.ipynb #9dde0afe
 class Learnt(NamedTuple):
     "What all rounds found."
 
@@ -394,10 +403,10 @@ def _average(folds, shares, stages, weights) -> Average:
     heaviest = max(fitted, key=weights.get, default=None)
     kept = [name for name in stages if weights[name] >= _LIGHT]
     total = weights["shares"] + sum(weights[name] for name in kept)
-    parts = [(weights[name] / total, folds.finish(stages[name], last=name == heaviest)) for name in kept]
+    parts = [(weights[name] / total, finish(folds, stages[name], last=name == heaviest)) for name in kept]
     return Average(weights["shares"] / total * shares, tuple(parts))
 
-
+# %% ../../nbs/learning/21b_rounds.ipynb #1f640694
 def learn(
     folds: Folds,
     *,
