@@ -1,6 +1,7 @@
 """NoiseAwareClassifier around trees, forests, pipelines and models without weights; what it may and may not do."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -9,16 +10,36 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits, make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import blockrr as br
-from blockrr.learning.any_model import NoiseAwareClassifier, fit_soft, undo_table, weight_name
+from blockrr.learning.any_model import NoiseAwareClassifier
+from blockrr.learning.rounds import Stage, fit_soft, undo_table, weigh_stages
+from blockrr.learning.wrapped import split_rows, weight_name
 
 MECHANISM = br.rr(3, 1.5)
 BOOSTED = HistGradientBoostingClassifier(max_iter=30, early_stopping=False, random_state=0)
+
+
+@parametrize_with_checks(
+    [
+        NoiseAwareClassifier(DecisionTreeClassifier(max_depth=3, random_state=0)),
+        NoiseAwareClassifier(LogisticRegression(), rounds=1, cv=2),
+    ]
+)
+def test_scikit_learn(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
 
 
 @pytest.fixture(scope="module")
@@ -85,23 +106,45 @@ def test_rounds_do_not_harm_where_labels_say_little(seed):
     assert aware.score(X[test], y[test]) > forest.fit(X[train], z).score(X[test], y[test])
 
 
-def test_a_round_is_taken_only_where_it_is_clearly_better(table, monkeypatch):
-    "The rule decides, and nothing else: never, always, and as the held-out likelihoods say."
-    from blockrr.learning import any_model
+def test_weights_of_the_average_by_hand():
+    "Prior times square root of the likelihood; a round counts by what it wins over its start among the judges."
 
-    X, _, _, _, z = table
-    fitted = NoiseAwareClassifier(LogisticRegression(), random_state=0)
-    asked = []
-    monkeypatch.setattr(any_model, "clearly_better", lambda d: asked.append(d) or False)
-    assert fitted.fit(X, z, mechanism=MECHANISM).details_["rounds"] == 0
-    held = fitted.details_["held_out"]
-    assert [len(d) for d in asked] == [500, 500]  # the judges, row by row
-    assert asked[0].mean() == pytest.approx(held[1] - held[fitted.details_["start"]], abs=2e-6)
-    monkeypatch.setattr(any_model, "clearly_better", lambda d: True)
-    assert fitted.fit(X, z, mechanism=MECHANISM).details_["rounds"] == 2
+    def stage(everywhere, judged):
+        nothing = dict.fromkeys(("scores", "targets", "models", "slopes", "held_out"))
+        return Stage(**nothing, everywhere=everywhere, judged=judged)
+
+    stages = {
+        "estimator": stage(-10.0, -2.0),
+        "linear": stage(-9.0, -2.5),
+        1: stage(-50.0, -1.0),
+        2: stage(-60.0, -2.2),
+    }
+    share = 0.2 / 3
+    logs = {"shares": -22 / 2, "estimator": -10, "linear": -9, 1: -9 - 1 + 2.5, 2: -9 - 2.2 + 2.5}
+    priors = {"shares": 0.2, "estimator": 0.6, "linear": share, 1: share, 2: share}
+    odds = {name: priors[name] * np.exp(logs[name]) for name in logs}
+    expected = {name: value / sum(odds.values()) for name, value in odds.items()}
+    assert weigh_stages(stages, "linear", -22.0) == pytest.approx(expected)
 
 
-def test_the_plain_order_of_classes_is_kept_where_offsets_would_be_noise():
+def test_the_prediction_is_the_average(table):
+    "Of class shares and of every stage, each its models together; the last model of the heaviest counts two thirds."
+    X, X_test, _, _, z = table
+    model = NoiseAwareClassifier(LogisticRegression(), random_state=0).fit(X, z, mechanism=MECHANISM)
+    weights = model.details_["weights"]
+    assert set(weights) == {"shares", "estimator", "linear", 1, 2} and sum(weights.values()) == pytest.approx(
+        1, abs=1e-3
+    )
+    parts = model._model.stages
+    assert sorted(weight for weight, _ in parts) == pytest.approx(
+        sorted(w for w in weights.values() if w >= 0.005), abs=0.02
+    )
+    by_hand = model._model.shares + sum(weight * stage(X_test[:9]) for weight, stage in parts)
+    np.testing.assert_allclose(model.predict_proba(X_test[:9]), by_hand)
+    assert [stage.weights[-1] for _, stage in parts if len(stage.weights) == 4] == [pytest.approx(2 / 3)]
+
+
+def test_the_estimators_start_keeps_the_order_of_classes_of_the_plain_model():
     X, y = load_digits(return_X_y=True)
     mechanism = br.rr(10, 0.7)
     plain = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
@@ -109,9 +152,49 @@ def test_the_plain_order_of_classes_is_kept_where_offsets_would_be_noise():
     for seed in range(4):
         z = mechanism.privatize(y, seed=seed)
         aware = NoiseAwareClassifier(plain, 0, start="estimator", random_state=0).fit(X, z, mechanism=mechanism)
-        if aware.informative_ and np.ptp(aware._stage.calibration.offsets) == 0:
-            kept.append((aware.predict(X) == plain.fit(X, z).predict(X)).mean())
-    assert len(kept) >= 2 and min(kept) > 0.99
+        [(_, stage)] = aware._model.stages
+        last = stage._replace(models=stage.models[-1:], weights=(1.0,))
+        kept.append((last(X).argmax(1) == plain.fit(X, z).predict(X)).mean())
+    assert min(kept) > 0.99
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_seven_classes_at_half_an_epsilon(seed):
+    "A rule that chose one model gave class shares, or was sure of what is wrong, where the plain model did well."
+    X, y = make_classification(
+        3000, 12, n_informative=8, n_redundant=0, n_classes=7, n_clusters_per_class=1, class_sep=1.5, random_state=seed
+    )
+    mechanism = br.rr(7, 0.5)
+    z = mechanism.privatize(y[:1500], seed=1000 + seed)
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
+    aware = NoiseAwareClassifier(model, random_state=seed).fit(X[:1500], z, mechanism=mechanism)
+    plain = model.fit(X[:1500], z)
+    assert aware.informative_
+    assert aware.score(X[1500:], y[1500:]) > plain.score(X[1500:], y[1500:]) - 0.03
+    assert loss(aware.predict_proba(X[1500:]), y[1500:]) < np.log(7) - 0.05
+
+
+@pytest.mark.parametrize("epsilon, worse", [(0.5, 0.04), (4.0, 0.003)])
+@pytest.mark.parametrize("shares", [(0.5, 0.3, 0.2), (1 / 7,) * 7], ids=["three", "seven"])
+def test_features_that_say_nothing_cost_next_to_nothing(epsilon, worse, shares):
+    "Log loss against the true shares, which nobody knows; with labels that say enough, the learner says so."
+    n_classes = len(shares)
+    mechanism = br.rr(n_classes, epsilon)
+    few = RandomForestClassifier(10, min_samples_leaf=5, random_state=0)
+    extra = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(3000, 6)), rng.choice(n_classes, 3000, p=shares)
+        z = mechanism.privatize(y[:1500], seed=seed)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            aware = NoiseAwareClassifier(few, random_state=seed).fit(X[:1500], z, mechanism=mechanism)
+        said = [str(w.message) for w in caught if "little more than the class shares" in str(w.message)]
+        assert len(said) == (not aware.informative_)
+        if epsilon > 1:
+            assert not aware.informative_
+        extra.append(loss(aware.predict_proba(X[1500:]), y[1500:]) - loss(np.tile(shares, (1500, 1)), y[1500:]))
+    assert np.mean(extra) < worse
 
 
 def test_same_seed_same_model_and_the_estimator_is_untouched(table):
@@ -132,6 +215,107 @@ def test_data_frames_with_words(table):
     model = NoiseAwareClassifier(make_pipeline(encode, BOOSTED), random_state=0, rounds=1)
     model.fit(frame, z, mechanism=MECHANISM)
     assert model.score(frame_test, y_test) > 0.75
+
+
+def test_names_and_numbers_of_features(table):
+    X, X_test, _, _, z = table
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(8)])
+    model = NoiseAwareClassifier(LogisticRegression(), 0, random_state=0).fit(frame, z, mechanism=MECHANISM)
+    assert model.n_features_in_ == 8 and list(model.feature_names_in_) == list(frame.columns)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame.rename(columns={"x3": "y"}))
+    model.fit(X, z, mechanism=MECHANISM)
+    assert not hasattr(model, "feature_names_in_")
+    with pytest.raises(ValueError, match="X has 7 features, but NoiseAwareClassifier is expecting 8"):
+        model.predict(X_test[:, :7])
+
+
+class Brightness(ClassifierMixin, BaseEstimator):
+    "A logistic regression of the mean of each colour of an image."
+
+    def fit(self, X, y, sample_weight=None):
+        self.inner_ = LogisticRegression().fit(X.mean((1, 2)), y, sample_weight)
+        self.classes_ = self.inner_.classes_
+        return self
+
+    def predict_proba(self, X):
+        return self.inner_.predict_proba(X.mean((1, 2)))
+
+
+def test_images(table):
+    X, X_test, _, y_test, z = table
+    images, images_test = (np.tile(a[:, None, None], (1, 4, 4, 1)) for a in (X, X_test))
+    model = NoiseAwareClassifier(Brightness(), random_state=0, rounds=1).fit(images, z, mechanism=MECHANISM)
+    assert model.details_["start"] == "estimator" and not hasattr(model, "n_features_in_")
+    assert model.score(images_test, y_test) > 0.7
+
+
+def test_texts(table):
+    _, _, y, y_test, z = table
+    words = np.array(["red apple", "green pear", "blue plum"])
+    model = NoiseAwareClassifier(make_pipeline(CountVectorizer(), LogisticRegression()), random_state=0, rounds=1)
+    model.fit(words[y].tolist(), z, mechanism=MECHANISM)
+    assert model.score(words[y_test], y_test) == 1
+
+
+@pytest.mark.parametrize("start", ["estimator", "linear"])
+def test_numbers_that_are_missing(table, start):
+    X, X_test, _, y_test, z = table
+    holes = np.where(np.random.default_rng(0).random(X_test.shape) < 0.05, np.nan, X_test)
+    for inner in (BOOSTED, make_pipeline(SimpleImputer(), LogisticRegression())):
+        model = NoiseAwareClassifier(inner, 0, random_state=0, start=start).fit(X, z, mechanism=MECHANISM)
+        assert get_tags(model).input_tags.allow_nan and model.score(holes, y_test) > model.score(X_test, y_test) - 0.1
+    model = NoiseAwareClassifier(LogisticRegression(), 0, random_state=0, start=start).fit(X, z, mechanism=MECHANISM)
+    with pytest.raises(ValueError, match="NaN"):
+        model.predict(holes)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.vstack([holes[:1], X[1:]]), z, mechanism=MECHANISM)
+
+
+@pytest.mark.parametrize(
+    "inner, sparse, nan",
+    [
+        (LogisticRegression(), True, False),
+        (HistGradientBoostingClassifier(), False, True),
+        (make_pipeline(StandardScaler(), LogisticRegression()), False, False),
+        (make_pipeline(SimpleImputer(), LogisticRegression()), True, True),
+        (make_pipeline(make_column_transformer((OneHotEncoder(), [0])), LogisticRegression()), False, True),
+        (GridSearchCV(HistGradientBoostingClassifier(), {}), False, True),
+    ],
+)
+def test_tags_are_those_of_the_estimator_inside(inner, sparse, nan):
+    tags = get_tags(NoiseAwareClassifier(inner)).input_tags
+    assert (tags.sparse, tags.allow_nan, tags.pairwise) == (sparse, nan, False)
+
+
+def test_given_splits_keep_groups_together(table):
+    X, X_test, _, y_test, z = table
+    groups = np.arange(len(X)) // 4
+    splits = list(GroupKFold(4).split(X, groups=groups))
+    model = NoiseAwareClassifier(LogisticRegression(), cv=splits, random_state=0).fit(X, z, mechanism=MECHANISM)
+    assert model.score(X_test, y_test) > 0.6 and model.details_["fits"] <= 3 * 3 + 1
+    made = split_rows(splits, np.arange(len(X)), rng=np.random.RandomState(0))
+    parts = [groups[made.judges], *(groups[rows] for rows in made.test)]
+    assert all(set(a).isdisjoint(b) for i, a in enumerate(parts) for b in parts[:i])
+    assert all(set(groups[a]).isdisjoint(groups[b]) for a, b in zip(made.train, made.test))
+    assert all(set(a).isdisjoint(made.judges) for a in made.train)
+
+
+def test_weights_are_counts(table):
+    "A weight of two is a row twice, where the splits say so too."
+    X, X_test, _, _, z = table
+    w = np.random.default_rng(0).integers(0, 3, len(X))
+    twice = np.arange(len(X)).repeat(w)
+    exact = LogisticRegression(tol=1e-8, max_iter=1000)
+
+    def probabilities(rows, weights):
+        splits = [(np.flatnonzero(rows % 3 != k), np.flatnonzero(rows % 3 == k)) for k in range(3)]
+        model = NoiseAwareClassifier(exact, 1, splits, random_state=0)
+        return model.fit(X[rows], z[rows], weights, mechanism=MECHANISM).predict_proba(X_test)
+
+    p = probabilities(np.arange(len(X)), w)
+    assert np.ptp(p) > 0.5
+    np.testing.assert_allclose(p, probabilities(twice, None), atol=1e-4)
 
 
 def test_sets_and_releases(table):
@@ -185,6 +369,25 @@ def test_soft_targets_are_learnt(model):
     assert abs(fitted.predict_proba([[0.5]])[0, 1] - 1 / (1 + np.exp(-1))) < 0.1
 
 
+@pytest.mark.parametrize(
+    "name, place",
+    [
+        ("check_options", "wrapped.check_rounds"),
+        ("class_probabilities", "rounds.class_probabilities"),
+        ("fit_soft", "rounds.fit_soft"),
+        ("undo_table", "rounds.undo_table"),
+        ("weight_name", "wrapped.weight_name"),
+    ],
+)
+def test_old_places_say_where_the_new_ones_are(name, place):
+    from blockrr.learning import any_model, rounds, wrapped
+
+    with pytest.warns(DeprecationWarning, match=f"any_model.{name} is deprecated.*: use blockrr.learning.{place}"):
+        old = getattr(any_model, name)
+    module, new = place.split(".")
+    assert old is getattr({"rounds": rounds, "wrapped": wrapped}[module], new)
+
+
 def test_undone_tables_are_most_likely():
     "Against a search over the simplex, where the released distribution is none that the table can make."
     T = MECHANISM.transition
@@ -195,7 +398,14 @@ def test_undone_tables_are_most_likely():
 
 
 @pytest.mark.parametrize(
-    "settings, words", [(dict(rounds=-1), "rounds"), (dict(cv=1), "cv"), (dict(start="x"), "start: needs one of")]
+    "settings, words",
+    [
+        (dict(rounds=-1), "rounds"),
+        (dict(cv=1), "cv: needs an integer >= 2"),
+        (dict(cv=[(0, 1)]), "cv: needs an integer or at least 3 splits"),
+        (dict(cv=[([0, 1], [2, 3])] * 3), "cv: needs splits whose test rows are every row once"),
+        (dict(start="x"), "start: needs one of"),
+    ],
 )
 def test_bad_options(table, settings, words):
     X, _, _, _, z = table
@@ -207,5 +417,5 @@ def test_bad_input(table):
     X, _, _, _, z = table
     with pytest.raises(ValueError, match="X: needs a row for each of 1999"):
         NoiseAwareClassifier().fit(X, z[:-1], mechanism=MECHANISM)
-    with pytest.raises(ValueError, match="y: needs released labels"):
+    with pytest.raises(ValueError, match="requires y to be passed"):
         NoiseAwareClassifier().fit(X)

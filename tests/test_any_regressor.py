@@ -1,14 +1,43 @@
 """NoiseAwareRegressor: nearer to the truth than belief, for tables and intervals; what it refuses."""
 
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GroupKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from blockrr.learning.any_regressor import NoiseAwareRegressor, numeric_evidence
 from blockrr.privacy.comparators import discrete_laplace, exponential, randomized_response, square_wave
 
 VALUES = np.arange(11.0)
+
+
+class OnAnInterval(NoiseAwareRegressor):
+    "Takes the checks' numbers for released by a square wave, for these name no mechanism."
+
+    def fit(self, X, y=None, sample_weight=None):
+        large = y is not None and np.abs(np.nan_to_num(np.asarray(y, float))).max(initial=0) > 60
+        ends = [-1000.0, 1000.0] if large else [-10.0, 60.0]
+        return super().fit(X, y, sample_weight, mechanism=square_wave(ends, 8.0))
+
+
+@parametrize_with_checks(
+    [
+        OnAnInterval(HistGradientBoostingRegressor(max_iter=20, random_state=0)),
+        OnAnInterval(LinearRegression()),
+    ]
+)
+def test_scikit_learn(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +93,31 @@ def test_sizes(table):
     X, _, y, _ = table
     with pytest.raises(ValueError, match="X: needs 2999 rows"):
         NoiseAwareRegressor().fit(X, y[:-1], mechanism=randomized_response(VALUES, 1.0))
+
+
+def test_data_frames_with_words(table):
+    X, X_test, y, y_test = table
+    mechanism = randomized_response(VALUES, 3.0)
+    frame, frame_test = (
+        pd.DataFrame({"site": np.where(a[:, 0] > 0, "north", "south"), "b": a[:, 1]}) for a in (X, X_test)
+    )
+    encode = make_column_transformer((OneHotEncoder(), ["site"]), remainder="passthrough")
+    model = NoiseAwareRegressor(make_pipeline(encode, LinearRegression()), random_state=0)
+    model.fit(frame, mechanism.privatize(y, seed=1), mechanism=mechanism)
+    assert list(model.feature_names_in_) == ["site", "b"] and model.score(frame_test, y_test) > 0.5
+
+
+def test_given_splits(table):
+    X, X_test, y, y_test = table
+    mechanism = randomized_response(VALUES, 3.0)
+    splits = list(GroupKFold(4).split(X, groups=np.arange(len(X)) // 5))
+    model = NoiseAwareRegressor(LinearRegression(), cv=splits, random_state=0)
+    model.fit(X, mechanism.privatize(y, seed=1), mechanism=mechanism)
+    assert model.score(X_test, y_test) > 0.6 and model.details_["fits"] <= 3 * 3 + 1
+
+
+def test_few_rows_get_the_estimated_mean():
+    mechanism = randomized_response(VALUES, 8.0)
+    with pytest.warns(UserWarning, match="every row gets the estimated mean"):
+        model = NoiseAwareRegressor(LinearRegression()).fit(VALUES[:, None], VALUES, mechanism=mechanism)
+    np.testing.assert_allclose(model.predict([[0.0], [9.0]]), 5.0)

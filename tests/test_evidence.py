@@ -5,13 +5,12 @@ import pytest
 
 import blockrr as br
 from blockrr.learning.evidence import (
-    MARGIN,
-    RowSplit,
-    calibrate_halves,
-    calibrate_sparingly,
+    SLOPES,
+    TRUST,
+    average_slopes,
     calibrate_table,
     check_weights,
-    clearly_better,
+    class_shares,
     label_evidence,
     nats_to_win,
 )
@@ -81,51 +80,32 @@ def made(n, seed, epsilon, shares=(0.6, 0.3, 0.1)):
     return scores, label_evidence(mechanism.privatize(truth, seed=seed), mechanism).likelihood
 
 
-def test_offsets_are_taken_where_they_are_true_and_left_where_they_are_noise():
-    scores, L = made(6000, 0, 2.0)
-    moved = calibrate_sparingly(scores + [1.5, 0, 0], L, np.ones(6000))
-    assert np.ptp(moved.offsets) > 1 and moved.slope == pytest.approx(1, abs=0.15)
-    taken = [np.ptp(calibrate_sparingly(*made(800, seed, 0.3), np.ones(800)).offsets) > 0 for seed in range(30)]
-    assert np.mean(taken) < 0.35  # Akaike's rule: two offsets by chance in exp(-2) = 14 %, with 30 draws below 35 %
+def test_slopes_are_weighed_as_the_labels_say():
+    "Scores four times too bold: the average is nearer the truth than any that a single slope of those would give."
+    scores, L = made(3000, 0, 2.0)
+    bold = 4 * scores
+    logs = [np.log((softmax(slope * bold) * L).sum(1)).sum() for slope in SLOPES]
+    weights = softmax(TRUST * np.array(logs))
+    p = average_slopes(bold, weights)
+    np.testing.assert_allclose(p.sum(1), 1)
+    assert (p.argmax(1) == scores.argmax(1)).all() and weights @ SLOPES == pytest.approx(1 / 4, abs=0.02)
+    assert np.abs(p - np.exp(scores)).mean() < 0.5 * np.abs(softmax(bold.copy()) - np.exp(scores)).mean()
 
 
-def test_the_slope_goes_where_it_is_pulled_when_labels_say_nothing():
-    scores, L = made(500, 1, 0.001)
-    for towards in (0.0, 1.0):
-        assert calibrate_sparingly(scores, L, np.ones(500), towards).slope == pytest.approx(towards, abs=0.02)
-
-
-def test_a_slope_alone_is_the_best_slope():
-    "Against a search."
-    scores, L = made(2000, 2, 1.0)
-    found = calibrate_table(scores, L, np.ones(2000), 1.0, offsets=False)
-    grid = np.linspace(0.2, 2, 181)
-    values = [np.log((softmax(s * scores) * L).sum(1)).sum() for s in grid]
-    assert found.slope == pytest.approx(grid[np.argmax(values)], abs=0.02) and (found.offsets == 0).all()
-
-
-def test_no_row_is_judged_by_a_calibration_that_saw_its_label():
-    scores, L = made(400, 3, 1.0)
-    half = RowSplit(400, 3, np.random.RandomState(0)).half
-    assert half.sum() == 200
-    before = calibrate_halves(scores, L, np.ones(400), half).left_out(scores, half)
-    for own in (0, 1):
-        changed = np.where((half == own)[:, None], L[::-1], L)
-        after = calibrate_halves(scores, changed, np.ones(400), half).left_out(scores, half)
-        assert (after[half == own] == before[half == own]).all() and (after[half != own] != before[half != own]).any()
-
-
-def test_judges_are_in_both_halves():
-    for n in (8, 9, 17, 100):
-        split = RowSplit(n, 2, np.random.RandomState(n))
-        assert set(split.half[split.judges]) == set(split.half[split.others]) == {0, 1}
-
-
-def test_clearly_better_is_a_paired_test():
-    d = np.random.default_rng(0).normal(size=400)
-    shift = MARGIN * d.std() / 20 - d.mean()
-    assert clearly_better(d + shift + 1e-3) and not clearly_better(d + shift - 1e-3)
-    assert not clearly_better(np.zeros(5))
+@pytest.mark.parametrize("epsilon, far", [(0.01, 0.02), (0.3, 0.15), (4.0, 0.03)])
+def test_shares_are_equal_until_the_labels_say_otherwise(epsilon, far):
+    "Mean distance from the truth where it is equal shares, and from shares that are not."
+    even, uneven = [], []
+    for seed in range(20):
+        for found, shares in ((even, [1 / 3] * 3), (uneven, [0.7, 0.2, 0.1])):
+            truth = np.random.default_rng(seed).choice(3, 1000, p=shares)
+            mechanism = br.rr(3, epsilon)
+            L = label_evidence(mechanism.privatize(truth, seed=seed), mechanism).likelihood
+            estimate = class_shares(L, np.ones(1000))
+            assert estimate.sum() == pytest.approx(1) and estimate.min() > 0
+            found.append(np.abs(estimate - shares).max())
+    assert np.mean(even) < far
+    assert (np.mean(uneven) < 0.06) == (epsilon > 1)
 
 
 def test_nats_to_win_is_the_mutual_information():

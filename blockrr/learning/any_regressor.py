@@ -12,18 +12,24 @@ import numpy as np
 from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.utils import check_random_state
+from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from .any_model import check_options, weight_name
-from .evidence import NOTHING, RowSplit, check_weights, take_rows, warn_of_nothing
+from .evidence import NOTHING, check_weights, take_rows, warn_of_nothing
 from .softmax import softmax
+from blockrr.learning.wrapped import (
+    check_finite,
+    check_rounds,
+    check_table,
+    split_rows,
+    tags_of_input,
+    weight_name,
+)
 from ..privacy.checks import as_numbers
 from ..privacy.interval import IntervalMechanism
 
 # %% ../../nbs/learning/23_any_regressor.ipynb #3d2f5822
-_GAIN = 0.5  # nats that a round must win over those before it
 _GRID = 65  # values for a mechanism on an interval
 _ROWS = 4096  # at a time
 
@@ -36,6 +42,24 @@ class NumericEvidence(NamedTuple):
     column: np.ndarray  # int [n]: which of them each row holds
 
 
+def _on_an_interval(points, mechanism) -> tuple:  # (values [K], table [M, K], which points it can release [M])
+    values = np.linspace(mechanism.low, mechanism.high, _GRID)
+    low, high = mechanism.support
+    known = (points >= low - 1e-9 * abs(low)) & (points <= high + 1e-9 * abs(high))
+    return values, np.column_stack([mechanism.density(points, v) for v in values]), known
+
+
+def _of_values(points, mechanism) -> tuple:  # the same; a point is the nearest output
+    values = as_numbers(mechanism.labels, "mechanism")
+    outputs = as_numbers(mechanism.outputs, "mechanism")
+    order = np.argsort(outputs)
+    near = np.clip(np.searchsorted(outputs[order], points), 1, len(outputs) - 1)
+    left, right = outputs[order][near - 1], outputs[order][near]
+    near = order[np.where(points - left <= right - points, near - 1, near)]
+    known = np.abs(outputs[near] - points) <= 1e-6 * np.maximum(1e-6, np.abs(points))
+    return values, mechanism.transition.T[near], known
+
+# %% ../../nbs/learning/23_any_regressor.ipynb #2dc038a5
 def numeric_evidence(
     y,  # a column of released numbers
     mechanism,  # that released them: of values with a table, or an IntervalMechanism
@@ -45,27 +69,15 @@ def numeric_evidence(
     if y.ndim != 1 or not np.isfinite(y).all():
         raise ValueError(f"y: needs finite released numbers [n], got shape {y.shape}")
     points, column = np.unique(y, return_inverse=True)
-    if isinstance(mechanism, IntervalMechanism):
-        values = np.linspace(mechanism.low, mechanism.high, _GRID)
-        low, high = mechanism.support
-        known = (points >= low - 1e-9 * abs(low)) & (points <= high + 1e-9 * abs(high))
-        table = np.column_stack([mechanism.density(points, v) for v in values])
-    else:
-        values = as_numbers(mechanism.labels, "mechanism")
-        outputs = as_numbers(mechanism.outputs, "mechanism")
-        order = np.argsort(outputs)
-        near = np.clip(np.searchsorted(outputs[order], points), 1, len(outputs) - 1)
-        left, right = outputs[order][near - 1], outputs[order][near]
-        near = order[np.where(points - left <= right - points, near - 1, near)]
-        known = np.abs(outputs[near] - points) <= 1e-6 * np.maximum(1e-6, np.abs(points))
-        table = mechanism.transition.T[near]
+    look = _on_an_interval if isinstance(mechanism, IntervalMechanism) else _of_values
+    values, table, known = look(points, mechanism)
     possible = known & table.any(1)
     if not possible.all():
         row = int(np.argmin(possible[column]))
         raise ValueError(f"y: row {row} holds a number that the stated mechanism never releases")
     return NumericEvidence(values, table / table.max(1, keepdims=True), column.ravel())
 
-
+# %% ../../nbs/learning/23_any_regressor.ipynb #3fd94f89
 def _frequencies(evidence, weights, steps=300) -> np.ndarray:  # [K]
     "How often each value occurs, by EM."
     counts = np.bincount(evidence.column, weights, len(evidence.table))
@@ -75,7 +87,7 @@ def _frequencies(evidence, weights, steps=300) -> np.ndarray:  # [K]
         prior /= prior.sum()
     return prior
 
-
+# %% ../../nbs/learning/23_any_regressor.ipynb #b4c51bbb
 class _Law(NamedTuple):
     "A normal law of the value around a + b score, on the public values."
 
@@ -109,7 +121,7 @@ class _Law(NamedTuple):
         out = np.concatenate(out)
         return out[:, 0], out[:, 1], out[:, 2:]
 
-
+# %% ../../nbs/learning/23_any_regressor.ipynb #ab14f82e
 def _fit_law(scores, evidence, weights) -> tuple:  # (law, log-likelihood)
     "Find intercept, slope and spread of the largest likelihood of the released numbers."
     values = evidence.values
@@ -135,7 +147,7 @@ def _fit_law(scores, evidence, weights) -> tuple:  # (law, log-likelihood)
     value = float(weights @ best.posterior(u, evidence)[0])
     return best._replace(a=best.a - best.b * centre / unit, b=best.b / unit), value
 
-# %% ../../nbs/learning/23_any_regressor.ipynb #16dc9d6f
+# %% ../../nbs/learning/23_any_regressor.ipynb #263e68c7
 def _held_out(models, X, split) -> np.ndarray:  # [n]
     "Let each row be predicted by models that did not see it; the judges by all of them."
     out = np.empty(len(split.judges) + len(split.others))
@@ -144,7 +156,65 @@ def _held_out(models, X, split) -> np.ndarray:  # [n]
     out[split.judges] = np.mean([np.ravel(model.predict(take_rows(X, split.judges))) for model in models], 0)
     return out
 
+# %% ../../nbs/learning/23_any_regressor.ipynb #0ba5f035
+class _Round(NamedTuple):
+    "What one round led to."
 
+    law: _Law
+    logs: np.ndarray  # [judges], weighted log-likelihoods of their released numbers
+    targets: np.ndarray  # [n] that its models were fitted to
+
+
+class _Rounds:
+    "Fits a regressor to parts of a table, and a law to what it predicts of the other parts."
+
+    def __init__(self, estimator, X, evidence, *, weights, split, n_jobs):
+        self.estimator = estimator
+        self.X = X
+        self.evidence = evidence
+        self.weights = weights
+        self.split = split
+        self.n_jobs = n_jobs
+
+    def fit(self, targets, rows):
+        "Fit to some rows."
+        model = clone(self.estimator)
+        name = weight_name(model)
+        extra = {} if name is None else {name: self.weights[rows]}
+        return model.fit(take_rows(self.X, rows), targets[rows], **extra)
+
+    def judge(self, scores) -> tuple:  # (law of the judges, their weighted log-likelihoods)
+        judges = self.split.judges
+        evidence = self.evidence._replace(column=self.evidence.column[judges])
+        law, _ = _fit_law(scores[judges], evidence, self.weights[judges])
+        return law, self.weights[judges] * law.posterior(scores[judges], evidence)[0]
+
+    def __call__(self, targets) -> tuple:  # (_Round, targets of the next)
+        models = Parallel(self.n_jobs)(delayed(self.fit)(targets, rows) for rows in self.split.train)
+        scores = _held_out(models, self.X, self.split)
+        law, logs = self.judge(scores)
+        return _Round(law, logs, targets), law.posterior(scores, self.evidence)[1]
+
+# %% ../../nbs/learning/23_any_regressor.ipynb #a6601c5d
+_GAIN = 0.5  # nats that a round must win over those before it
+
+
+def _choose_round(rounds, targets, most) -> tuple:  # (_Round, details)
+    "Go round from the first targets as long as it helps."
+    best = None
+    sums = {}
+    for number in range(most + 1):
+        found, targets = rounds(targets)
+        sums[number] = found.logs.sum()
+        if best is None or sums[number] > best.logs.sum() + _GAIN:
+            best, kept = found, number
+        elif number > 1:
+            break
+    size = len(rounds.split.judges)
+    held_out = {number: round(float(value / size), 6) for number, value in sums.items()}
+    return best, {"rounds": kept, "fits": len(rounds.split.train) * len(sums), "held_out": held_out}
+
+# %% ../../nbs/learning/23_any_regressor.ipynb #16dc9d6f
 class NoiseAwareRegressor(RegressorMixin, BaseEstimator):
     """Make any regressor aware of the mechanism that released its numbers.
 
@@ -154,8 +224,8 @@ class NoiseAwareRegressor(RegressorMixin, BaseEstimator):
         Cloned, never changed. None: `HistGradientBoostingRegressor`.
     rounds : int
         Rounds of posterior means at most, >= 0.
-    cv : int
-        Folds, >= 2.
+    cv : int or list of (train, test)
+        Folds, >= 2; or splits, of which the first one's test rows judge and the others are the folds.
     n_jobs : int, optional
         Folds fitted at the same time, as in joblib.
     random_state : int, RandomState or None
@@ -164,7 +234,9 @@ class NoiseAwareRegressor(RegressorMixin, BaseEstimator):
     Attributes
     ----------
     informative_ : bool
-        False: the numbers said nothing about the features, and every row gets their estimated mean.
+        False: the numbers said nothing about the features, or were too few, and every row gets their estimated mean.
+    n_features_in_, feature_names_in_ : int, array of str
+        Of the table, where it has columns and they have names.
     details_ : dict
         Rounds, number of fits and held-out likelihoods (nats a row), from released numbers alone.
     """
@@ -176,17 +248,25 @@ class NoiseAwareRegressor(RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None, *, mechanism=None):
+    def _inner(self):
+        return HistGradientBoostingRegressor(random_state=0) if self.estimator is None else self.estimator
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags = tags_of_input(self._inner())
+        return tags
+
+    def fit(self, X, y=None, sample_weight=None, *, mechanism=None):
         """Fit to released numbers.
 
         Parameters
         ----------
         X : [n, ...]
-            Any table that the estimator takes.
+            What the estimator takes: array, sparse matrix, data frame, images, texts.
         y : array [n]
             Released numbers.
         sample_weight : array [n], optional
-            Weights of the rows, >= 0.
+            Counts of the rows, >= 0; weights that are no counts: rescale them to a mean of 1, or rows count for more.
         mechanism : ValueMechanism or IntervalMechanism
             That released them.
 
@@ -195,68 +275,53 @@ class NoiseAwareRegressor(RegressorMixin, BaseEstimator):
         NoiseAwareRegressor
             Itself.
         """
-        check_options(self)
+        check_rounds(self)
+        if y is None:
+            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         if mechanism is None:
             raise ValueError("mechanism: needs the mechanism that released y, got None")
-        X = X if hasattr(X, "shape") else np.asarray(X)
-        evidence = numeric_evidence(y, mechanism)
+        X = check_table(self, X, reset=True)
+        y = as_numbers(y, "y")
+        assert_all_finite(y, input_name="y")
+        evidence = numeric_evidence(column_or_1d(y, warn=True), mechanism)
         n = len(evidence.column)
-        if X.shape[0] != n or n < 4 * self.cv:
-            raise ValueError(f"X: needs {n} rows, one for each released number and at least 4 a fold, got {X.shape[0]}")
-        w = check_weights(sample_weight, n)
-        prior = _frequencies(evidence, w)
-        joint = evidence.table * prior
-        first = (joint @ evidence.values / joint.sum(1))[evidence.column]
-        self.mean_ = float(prior @ evidence.values)
-        self._fit_rounds(X, first, evidence, w)
+        if X.shape[0] != n:
+            raise ValueError(f"X: needs {n} rows, one for each released number, got {X.shape[0]}")
+        weights = check_weights(sample_weight, n)
+        used = np.flatnonzero(weights > 0)
+        evidence = evidence._replace(column=evidence.column[used])
+        self._learn(take_rows(X, used), evidence, weights[used], used=used)
+        if not self.details_.get("fits"):
+            check_finite(self, X)
         if not self.informative_:
             warn_of_nothing(type(self).__name__, "the estimated mean")
         return self
 
-    def _fit_rounds(self, X, targets, evidence, weights):
-        rng = check_random_state(self.random_state)
-        self._estimator = HistGradientBoostingRegressor(random_state=0) if self.estimator is None else self.estimator
-        split = RowSplit(len(targets), self.cv, rng)
-        judges = evidence._replace(column=evidence.column[split.judges])
-        size = len(split.judges)
-        _, constant = _fit_law(np.zeros(size), judges, weights[split.judges])
-        best = None
-        curve = {}
-        for number in range(self.rounds + 1):
-            models = Parallel(self.n_jobs)(
-                delayed(self._fit_part)(X, targets, weights, rows=rows) for rows in split.train
-            )
-
-            scores = _held_out(models, X, split)
-            law, value = _fit_law(scores[split.judges], judges, weights[split.judges])
-            curve[number] = value
-            if best is None or value > best[1] + _GAIN:
-                best = law, value, targets
-                rounds = number
-            elif number > 1:
-                break
-            targets = law.posterior(scores, evidence)[1]
-        self.details_ = {
-            "rounds": rounds,
-            "fits": self.cv * len(curve) + 1,
-            "held_out": {number: round(value / size, 6) for number, value in curve.items()},
-            "held_out_constant": round(constant / size, 6),
-        }
-        self._law, value, targets = best
-        self.informative_ = bool(value > constant + NOTHING and self._law.b > 0)
+    def _learn(self, X, evidence, weights, *, used):
+        prior = _frequencies(evidence, weights)
+        joint = evidence.table * prior
+        targets = (joint @ evidence.values / np.maximum(joint.sum(1), 1e-300))[evidence.column]
+        self.mean_ = float(prior @ evidence.values)
+        self.informative_ = False
+        self.details_ = {}
+        split = split_rows(self.cv, used, rng=check_random_state(self.random_state))
+        if split is None:
+            return
+        rounds = _Rounds(self._inner(), X, evidence, weights=weights, split=split, n_jobs=self.n_jobs)
+        _, constant = rounds.judge(np.zeros(len(used)))
+        best, self.details_ = _choose_round(rounds, targets, self.rounds)
+        self.details_["held_out_constant"] = round(float(constant.mean()), 6)
+        self.informative_ = bool(best.logs.sum() > constant.sum() + NOTHING and best.law.b > 0)
         if self.informative_:
-            self._model = self._fit_part(X, targets, weights, rows=np.arange(len(targets)))
-
-    def _fit_part(self, X, targets, weights, *, rows):
-        model = clone(self._estimator)
-        name = weight_name(model)
-        extra = {} if name is None else {name: weights[rows]}
-        return model.fit(take_rows(X, rows), targets[rows], **extra)
+            self._law = best.law
+            self._model = rounds.fit(best.targets, np.arange(len(used)))
+            self.details_["fits"] += 1
 
     def predict(self, X) -> np.ndarray:  # float64 [m], within the public values
         "Give the expected value of rows."
         check_is_fitted(self, "informative_")
-        X = X if hasattr(X, "shape") else np.asarray(X)
+        X = check_table(self, X, reset=False)
         if not self.informative_:
+            check_finite(self, X)
             return np.full(X.shape[0], self.mean_)
         return self._law.mean(np.ravel(self._model.predict(X)))

@@ -229,7 +229,7 @@ class _Search:
         self.parts = [problem.part(np.flatnonzero(folds != f)) for f in np.unique(folds)]
         self.starts = [_ridge_again(part, ridge) for part in self.parts]
         self.curve = {}  # variance -> held-out likelihood
-        self.best = None  # (calibration, variance, held-out probabilities)
+        self.best = None  # (calibration, variance, logits of rows left out)
 
     def judge(self, variance, starts) -> list:  # of the fitted logits
         "Fit at a variance; keep it if its calibrated predictions of left-out rows are the best so far."
@@ -242,10 +242,10 @@ class _Search:
         calibration = calibrate_table(logits, L, w, 1.0)
         value = self.curve[variance] = calibration.log_likelihood
         if self.best is None or value > self.curve[self.best[1]] and calibration.slope > 0:
-            self.best = calibration, variance, calibration(logits)
+            self.best = calibration, variance, logits
         return fits
 
-    def run(self) -> tuple:  # (_LinearModel of all rows, held-out probabilities, curve)
+    def run(self) -> tuple:  # (_LinearModel of all rows, logits of rows left out, curve)
         starts = self.starts
         for variance in VARIANCES:
             before = max(self.curve.values(), default=-np.inf)
@@ -267,7 +267,7 @@ def fit_linear(
     *,
     eigenvalues: np.ndarray,  # float64 [r]
     folds: np.ndarray,  # int [n]
-) -> tuple:  # (calibrated model, [n, K] probabilities of each row by models of other folds, likelihood by variance)
+) -> tuple:  # (calibrated model, [n, K] logits of each row by models of other folds, likelihood by variance)
     "Fit a softmax model by the likelihood of what was released."
     problem = _Problem(z, likelihood, weights, eigenvalues)
     if z.size > _LARGE:
@@ -387,8 +387,8 @@ class LabelDPClassifier(ClassifierMixin, BaseEstimator):
         if not len(directions.eigenvalues):
             return
         folds = content_folds(X, 5 if len(L) < 20_000 else 3)
-        model, held_out, curve = fit_linear(directions(X), L, weights, eigenvalues=directions.eigenvalues, folds=folds)
-        value = float(weights @ np.log(np.maximum((held_out * L).sum(1), 1e-300)))
+        model, logits, curve = fit_linear(directions(X), L, weights, eigenvalues=directions.eigenvalues, folds=folds)
+        value = float(weights @ np.log(np.maximum((model.calibration(logits) * L).sum(1), 1e-300)))
         self.details_ |= {
             "variance": model.variance,
             "slope": float(model.calibration.slope),
