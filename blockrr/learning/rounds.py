@@ -23,6 +23,7 @@ from blockrr.learning.evidence import (
     RowSplit,
     average_slopes,
     class_shares,
+    model_weights,
     nats_to_win,
     take_rows,
 )
@@ -291,9 +292,6 @@ def linear_start(
     return Stage(_linear_scores, None, (linear,), **seen)
 
 # %% ../../nbs/learning/21b_rounds.ipynb #099eeeb5
-_LAST = 2 / 3  # weight of the model of all rows among the models of its stage
-
-
 def finish(
     folds: Folds,
     stage: Stage,
@@ -305,12 +303,11 @@ def finish(
     if stage.targets is None:
         model, _ = _fit_linear(folds.table, table_of_numbers(folds.table.X), every)
         return FittedStage(stage.scores, (model,), (1.0,), stage.slopes)
-    cv = len(stage.models)
-    if not last:
-        return FittedStage(stage.scores, stage.models, (1 / cv,) * cv, stage.slopes)
-    folds.fits += 1
-    model = folds.fit(stage.targets, every, folds.rng.randint(1 << 30))
-    return FittedStage(stage.scores, (*stage.models, model), ((1 - _LAST) / cv,) * cv + (_LAST,), stage.slopes)
+    models = stage.models
+    if last:
+        folds.fits += 1
+        models += (folds.fit(stage.targets, every, folds.rng.randint(1 << 30)),)
+    return FittedStage(stage.scores, models, model_weights(len(stage.models), last), stage.slopes)
 
 # %% ../../nbs/learning/21b_rounds.ipynb #d84f8c0d
 def _starts(folds, start) -> dict:  # name -> Stage
