@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from blockrr.learning.evidence import (
     NOTHING,
-    TRUST,
+    POWER,
     check_weights,
     model_weights,
     nats_to_win,
@@ -213,7 +213,7 @@ _MEAN = 0.5  # weight of the estimated mean before the numbers say anything
 def _weigh_rounds(found, constant: float) -> np.ndarray:  # [1 + rounds], sum 1: of the estimated mean first
     "Weigh rounds by what their laws win over a constant among the judges."
     prior = np.log((1 - _MEAN) / len(found))
-    logs = [prior + TRUST * (one.logs.sum() - constant - 1) if one.law.b > 0 else -np.inf for one in found]
+    logs = [prior + POWER * (one.logs.sum() - constant - 1) if one.law.b > 0 else -np.inf for one in found]
     return softmax(np.array([np.log(_MEAN), *logs]))
 
 

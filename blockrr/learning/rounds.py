@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['FAVOURED', 'CONSTANT', 'undo_table', 'fit_soft', 'class_probabilities', 'SoftTable', 'Stage', 'FittedStage',
-           'log_scores', 'Folds', 'cross_fit', 'estimator_start', 'linear_start', 'finish', 'go_round', 'weigh_stages',
-           'Average', 'Learnt', 'learn']
+           'log_scores', 'Folds', 'cross_fit', 'estimator_start', 'linear_start', 'put_together', 'go_round',
+           'weigh_stages', 'Average', 'Learnt', 'learn']
 
 # %% ../../nbs/learning/21b_rounds.ipynb #85738ca8
 from collections.abc import Callable
@@ -18,8 +18,8 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from blockrr.learning.evidence import (
     NOTHING,
+    POWER,
     SLOPES,
-    TRUST,
     RowSplit,
     average_slopes,
     class_shares,
@@ -163,7 +163,7 @@ def _seen(folds, judged, tested, *, first) -> dict:  # fields of a Stage
         held_out[judges] = np.mean([softmax(slope * scores) for scores in judged], 0)
         for rows, scores in tested:
             held_out[rows] = softmax(slope * scores)
-    logs = TRUST * np.array([folds.logs(held_out) for held_out in p])
+    logs = POWER * np.array([folds.logs(held_out) for held_out in p])
     everywhere, of_judges = logs.sum(1), logs[:, judges].sum(1)
     slopes = softmax((everywhere if first else of_judges).copy())
     sums = [float(np.logaddexp.reduce(x) - np.log(len(SLOPES))) for x in (everywhere, of_judges)]
@@ -292,7 +292,7 @@ def linear_start(
     return Stage(_linear_scores, None, (linear,), **seen)
 
 # %% ../../nbs/learning/21b_rounds.ipynb #099eeeb5
-def finish(
+def put_together(
     folds: Folds,
     stage: Stage,
     *,
@@ -358,7 +358,7 @@ def weigh_stages(
 ) -> dict:  # name of a stage, or "shares" -> weight, sum 1
     "Weigh stages and class shares by the likelihood of released labels."
     start = stages[first]
-    logs = {"shares": np.log(CONSTANT) + TRUST * chance}
+    logs = {"shares": np.log(CONSTANT) + POWER * chance}
     for name, prior in _priors(stages).items():
         stage = stages[name]
         known = stage.everywhere if isinstance(name, str) else start.everywhere + stage.judged - start.judged
@@ -400,7 +400,7 @@ def _average(folds, shares, stages, weights) -> Average:
     heaviest = max(fitted, key=weights.get, default=None)
     kept = [name for name in stages if weights[name] >= _LIGHT]
     total = weights["shares"] + sum(weights[name] for name in kept)
-    parts = [(weights[name] / total, finish(folds, stages[name], last=name == heaviest)) for name in kept]
+    parts = [(weights[name] / total, put_together(folds, stages[name], last=name == heaviest)) for name in kept]
     return Average(weights["shares"] / total * shares, tuple(parts))
 
 # %% ../../nbs/learning/21b_rounds.ipynb #1f640694
