@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
@@ -30,7 +31,7 @@ class OnAnInterval(NoiseAwareRegressor):
 
 @parametrize_with_checks(
     [
-        OnAnInterval(HistGradientBoostingRegressor(max_iter=20, random_state=0)),
+        OnAnInterval(KernelRidge(alpha=0.01, kernel="rbf", gamma=0.001)),
         OnAnInterval(LinearRegression()),
     ]
 )
@@ -71,6 +72,36 @@ def test_nothing_to_learn(table):
         model = NoiseAwareRegressor(LinearRegression(), random_state=0)
         model.fit(X, mechanism.privatize(y, seed=1), mechanism=mechanism)
     assert np.ptp(model.predict(X_test)) == 0
+
+
+def test_the_prediction_is_the_average(table):
+    "Of the estimated mean and every round, each its models together."
+    X, X_test, y, _ = table
+    mechanism = randomized_response(VALUES, 1.0)
+    model = NoiseAwareRegressor(LinearRegression(), random_state=0)
+    model.fit(X[:600], mechanism.privatize(y[:600], seed=1), mechanism=mechanism)
+    weights = model.details_["weights"]
+    assert sum(weights.values()) == pytest.approx(1, abs=1e-3) and set(weights) == {"mean", 0, 1, 2}
+    nats = {
+        name: 150 * (value - model.details_["held_out_constant"]) for name, value in model.details_["held_out"].items()
+    }
+    odds = {"mean": 0.5} | {name: 0.5 / 3 * np.exp((value - 1) / 2) for name, value in nats.items()}
+    assert weights == pytest.approx({name: value / sum(odds.values()) for name, value in odds.items()}, abs=2e-3)
+    parts = model._model.parts
+    by_hand = model._model.mean + sum(w * law.mean(inner.predict(X_test[:9])) for w, law, inner in parts)
+    np.testing.assert_allclose(model.predict(X_test[:9]), by_hand)
+    assert model._model.mean / model.mean_ + sum(w for w, _, _ in parts) == pytest.approx(1)
+
+
+def test_features_that_say_nothing_cost_next_to_nothing():
+    mechanism = randomized_response(VALUES, 3.0)
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3000, 4)), np.clip(np.round(5 + 2 * rng.normal(size=3000)), 0, 10)
+    with pytest.warns(UserWarning, match="say nothing.*every row gets little more than the estimated mean"):
+        model = NoiseAwareRegressor(HistGradientBoostingRegressor(max_iter=20), random_state=0)
+        model.fit(X[:1500], mechanism.privatize(y[:1500], seed=1), mechanism=mechanism)
+    assert not model.informative_
+    assert np.square(model.predict(X[1500:]) - y[1500:]).mean() < 1.02 * y[1500:].var()
 
 
 def test_evidence_of_a_table():

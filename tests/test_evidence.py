@@ -5,8 +5,8 @@ import pytest
 
 import blockrr as br
 from blockrr.learning.evidence import (
+    POWER,
     SLOPES,
-    TRUST,
     average_slopes,
     calibrate_table,
     check_weights,
@@ -85,7 +85,7 @@ def test_slopes_are_weighed_as_the_labels_say():
     scores, L = made(3000, 0, 2.0)
     bold = 4 * scores
     logs = [np.log((softmax(slope * bold) * L).sum(1)).sum() for slope in SLOPES]
-    weights = softmax(TRUST * np.array(logs))
+    weights = softmax(POWER * np.array(logs))
     p = average_slopes(bold, weights)
     np.testing.assert_allclose(p.sum(1), 1)
     assert (p.argmax(1) == scores.argmax(1)).all() and weights @ SLOPES == pytest.approx(1 / 4, abs=0.02)

@@ -16,7 +16,15 @@ from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from .evidence import NOTHING, check_weights, take_rows, warn_of_nothing
+from blockrr.learning.evidence import (
+    NOTHING,
+    POWER,
+    check_weights,
+    model_weights,
+    nats_to_win,
+    take_rows,
+    warn_of_nothing,
+)
 from .softmax import softmax
 from blockrr.learning.wrapped import (
     check_finite,
@@ -163,6 +171,7 @@ class _Round(NamedTuple):
     law: _Law
     logs: np.ndarray  # [judges], weighted log-likelihoods of their released numbers
     targets: np.ndarray  # [n] that its models were fitted to
+    models: list  # of the folds
 
 
 class _Rounds:
@@ -175,6 +184,7 @@ class _Rounds:
         self.weights = weights
         self.split = split
         self.n_jobs = n_jobs
+        self.fits = 0
 
     def fit(self, targets, rows):
         "Fit to some rows."
@@ -191,28 +201,60 @@ class _Rounds:
 
     def __call__(self, targets) -> tuple:  # (_Round, targets of the next)
         models = Parallel(self.n_jobs)(delayed(self.fit)(targets, rows) for rows in self.split.train)
+        self.fits += len(models)
         scores = _held_out(models, self.X, self.split)
         law, logs = self.judge(scores)
-        return _Round(law, logs, targets), law.posterior(scores, self.evidence)[1]
+        return _Round(law, logs, targets, models), law.posterior(scores, self.evidence)[1]
 
 # %% ../../nbs/learning/23_any_regressor.ipynb #a6601c5d
-_GAIN = 0.5  # nats that a round must win over those before it
+_MEAN = 0.5  # weight of the estimated mean before the numbers say anything
 
 
-def _choose_round(rounds, targets, most) -> tuple:  # (_Round, details)
-    "Go round from the first targets as long as it helps."
-    best = None
-    sums = {}
-    for number in range(most + 1):
-        found, targets = rounds(targets)
-        sums[number] = found.logs.sum()
-        if best is None or sums[number] > best.logs.sum() + _GAIN:
-            best, kept = found, number
-        elif number > 1:
-            break
-    size = len(rounds.split.judges)
-    held_out = {number: round(float(value / size), 6) for number, value in sums.items()}
-    return best, {"rounds": kept, "fits": len(rounds.split.train) * len(sums), "held_out": held_out}
+def _weigh_rounds(found, constant: float) -> np.ndarray:  # [1 + rounds], sum 1: of the estimated mean first
+    "Weigh rounds by what their laws win over a constant among the judges."
+    prior = np.log((1 - _MEAN) / len(found))
+    logs = [prior + POWER * (one.logs.sum() - constant - 1) if one.law.b > 0 else -np.inf for one in found]
+    return softmax(np.array([np.log(_MEAN), *logs]))
+
+
+class _Together(NamedTuple):
+    "The estimated mean and the models of all rounds."
+
+    mean: float  # times its weight
+    parts: tuple  # of (weight, law, model)
+
+    def __call__(self, X) -> np.ndarray:  # [m]
+        means = (weight * law.mean(np.ravel(model.predict(X))) for weight, law, model in self.parts)
+        return sum(means, self.mean)
+
+# %% ../../nbs/learning/23_any_regressor.ipynb #d70acb61
+_LIGHT = 0.005  # weight below which a round is left out
+
+
+def _go_round(rounds, targets, most) -> list:  # of _Round
+    "Go round from the first targets."
+    found = []
+    for _ in range(most + 1):
+        one, targets = rounds(targets)
+        found.append(one)
+    return found
+
+
+def _together(rounds, found, weights, *, mean) -> _Together:
+    "Fit a last model of the heaviest round, and put all together."
+    heaviest = int(np.argmax(weights[1:]))
+    parts = []
+    for number, (one, weight) in enumerate(zip(found, weights[1:])):
+        if weight >= _LIGHT:
+            last = number == heaviest
+            models = list(one.models)
+            if last:
+                rounds.fits += 1
+                models.append(rounds.fit(one.targets, np.arange(len(one.targets))))
+            shares = model_weights(len(one.models), last)
+            parts += [(weight * share, one.law, model) for share, model in zip(shares, models)]
+    total = weights[0] + sum(weight for weight, _, _ in parts)
+    return _Together(mean * weights[0] / total, tuple((w / total, law, model) for w, law, model in parts))
 
 # %% ../../nbs/learning/23_any_regressor.ipynb #16dc9d6f
 class NoiseAwareRegressor(RegressorMixin, BaseEstimator):
@@ -223,7 +265,7 @@ class NoiseAwareRegressor(RegressorMixin, BaseEstimator):
     estimator : regressor, optional
         Cloned, never changed. None: `HistGradientBoostingRegressor`.
     rounds : int
-        Rounds of posterior means at most, >= 0.
+        Rounds of posterior means, >= 0.
     cv : int or list of (train, test)
         Folds, >= 2; or splits, of which the first one's test rows judge and the others are the folds.
     n_jobs : int, optional
@@ -234,11 +276,13 @@ class NoiseAwareRegressor(RegressorMixin, BaseEstimator):
     Attributes
     ----------
     informative_ : bool
-        False: the numbers said nothing about the features, or were too few, and every row gets their estimated mean.
+        False: the numbers said nothing about the features that shows on rows left out, and more than half of every
+        prediction is their estimated mean; or they can say next to nothing, or are too few, and all of it is.
     n_features_in_, feature_names_in_ : int, array of str
         Of the table, where it has columns and they have names.
     details_ : dict
-        Rounds, number of fits and held-out likelihoods (nats a row), from released numbers alone.
+        From released numbers alone: weights of the mean and of each round, the heaviest round, number of fits,
+        held-out likelihoods (nats a row).
     """
 
     def __init__(self, estimator=None, rounds=2, cv=3, *, n_jobs=None, random_state=None):
@@ -294,7 +338,8 @@ class NoiseAwareRegressor(RegressorMixin, BaseEstimator):
         if not self.details_.get("fits"):
             check_finite(self, X)
         if not self.informative_:
-            warn_of_nothing(type(self).__name__, "the estimated mean")
+            instead = "the estimated mean" if self._model is None else "little more than the estimated mean"
+            warn_of_nothing(type(self).__name__, instead)
         return self
 
     def _learn(self, X, evidence, weights, *, used):
@@ -302,6 +347,7 @@ class NoiseAwareRegressor(RegressorMixin, BaseEstimator):
         joint = evidence.table * prior
         targets = (joint @ evidence.values / np.maximum(joint.sum(1), 1e-300))[evidence.column]
         self.mean_ = float(prior @ evidence.values)
+        self._model = None
         self.informative_ = False
         self.details_ = {}
         split = split_rows(self.cv, used, rng=check_random_state(self.random_state))
@@ -309,19 +355,25 @@ class NoiseAwareRegressor(RegressorMixin, BaseEstimator):
             return
         rounds = _Rounds(self._inner(), X, evidence, weights=weights, split=split, n_jobs=self.n_jobs)
         _, constant = rounds.judge(np.zeros(len(used)))
-        best, self.details_ = _choose_round(rounds, targets, self.rounds)
         self.details_["held_out_constant"] = round(float(constant.mean()), 6)
-        self.informative_ = bool(best.logs.sum() > constant.sum() + NOTHING and best.law.b > 0)
-        if self.informative_:
-            self._law = best.law
-            self._model = rounds.fit(best.targets, np.arange(len(used)))
-            self.details_["fits"] += 1
+        if nats_to_win(evidence.table[evidence.column], prior, weights) <= NOTHING:
+            return
+        found = _go_round(rounds, targets, self.rounds)
+        shares = _weigh_rounds(found, float(constant.sum()))
+        self._model = _together(rounds, found, shares, mean=self.mean_)
+        self.informative_ = bool(shares[0] <= 0.5)
+        self.details_ |= {
+            "rounds": int(np.argmax(shares[1:])),
+            "weights": {name: round(float(w), 4) for name, w in zip(["mean", *range(len(found))], shares)},
+            "held_out": {number: round(float(one.logs.mean()), 6) for number, one in enumerate(found)},
+            "fits": rounds.fits,
+        }
 
     def predict(self, X) -> np.ndarray:  # float64 [m], within the public values
         "Give the expected value of rows."
         check_is_fitted(self, "informative_")
         X = check_table(self, X, reset=False)
-        if not self.informative_:
+        if self._model is None or not self._model.parts:
             check_finite(self, X)
             return np.full(X.shape[0], self.mean_)
-        return self._law.mean(np.ravel(self._model.predict(X)))
+        return self._model(X)

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['FAVOURED', 'CONSTANT', 'undo_table', 'fit_soft', 'class_probabilities', 'SoftTable', 'Stage', 'FittedStage',
-           'log_scores', 'Folds', 'cross_fit', 'estimator_start', 'linear_start', 'finish', 'go_round', 'weigh_stages',
-           'Average', 'Learnt', 'learn']
+           'log_scores', 'Folds', 'cross_fit', 'estimator_start', 'linear_start', 'put_together', 'go_round',
+           'weigh_stages', 'Average', 'Learnt', 'learn']
 
 # %% ../../nbs/learning/21b_rounds.ipynb #85738ca8
 from collections.abc import Callable
@@ -18,11 +18,12 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from blockrr.learning.evidence import (
     NOTHING,
+    POWER,
     SLOPES,
-    TRUST,
     RowSplit,
     average_slopes,
     class_shares,
+    model_weights,
     nats_to_win,
     take_rows,
 )
@@ -162,7 +163,7 @@ def _seen(folds, judged, tested, *, first) -> dict:  # fields of a Stage
         held_out[judges] = np.mean([softmax(slope * scores) for scores in judged], 0)
         for rows, scores in tested:
             held_out[rows] = softmax(slope * scores)
-    logs = TRUST * np.array([folds.logs(held_out) for held_out in p])
+    logs = POWER * np.array([folds.logs(held_out) for held_out in p])
     everywhere, of_judges = logs.sum(1), logs[:, judges].sum(1)
     slopes = softmax((everywhere if first else of_judges).copy())
     sums = [float(np.logaddexp.reduce(x) - np.log(len(SLOPES))) for x in (everywhere, of_judges)]
@@ -291,10 +292,7 @@ def linear_start(
     return Stage(_linear_scores, None, (linear,), **seen)
 
 # %% ../../nbs/learning/21b_rounds.ipynb #099eeeb5
-_LAST = 2 / 3  # weight of the model of all rows among the models of its stage
-
-
-def finish(
+def put_together(
     folds: Folds,
     stage: Stage,
     *,
@@ -305,12 +303,11 @@ def finish(
     if stage.targets is None:
         model, _ = _fit_linear(folds.table, table_of_numbers(folds.table.X), every)
         return FittedStage(stage.scores, (model,), (1.0,), stage.slopes)
-    cv = len(stage.models)
-    if not last:
-        return FittedStage(stage.scores, stage.models, (1 / cv,) * cv, stage.slopes)
-    folds.fits += 1
-    model = folds.fit(stage.targets, every, folds.rng.randint(1 << 30))
-    return FittedStage(stage.scores, (*stage.models, model), ((1 - _LAST) / cv,) * cv + (_LAST,), stage.slopes)
+    models = stage.models
+    if last:
+        folds.fits += 1
+        models += (folds.fit(stage.targets, every, folds.rng.randint(1 << 30)),)
+    return FittedStage(stage.scores, models, model_weights(len(stage.models), last), stage.slopes)
 
 # %% ../../nbs/learning/21b_rounds.ipynb #d84f8c0d
 def _starts(folds, start) -> dict:  # name -> Stage
@@ -361,7 +358,7 @@ def weigh_stages(
 ) -> dict:  # name of a stage, or "shares" -> weight, sum 1
     "Weigh stages and class shares by the likelihood of released labels."
     start = stages[first]
-    logs = {"shares": np.log(CONSTANT) + TRUST * chance}
+    logs = {"shares": np.log(CONSTANT) + POWER * chance}
     for name, prior in _priors(stages).items():
         stage = stages[name]
         known = stage.everywhere if isinstance(name, str) else start.everywhere + stage.judged - start.judged
@@ -403,7 +400,7 @@ def _average(folds, shares, stages, weights) -> Average:
     heaviest = max(fitted, key=weights.get, default=None)
     kept = [name for name in stages if weights[name] >= _LIGHT]
     total = weights["shares"] + sum(weights[name] for name in kept)
-    parts = [(weights[name] / total, finish(folds, stages[name], last=name == heaviest)) for name in kept]
+    parts = [(weights[name] / total, put_together(folds, stages[name], last=name == heaviest)) for name in kept]
     return Average(weights["shares"] / total * shares, tuple(parts))
 
 # %% ../../nbs/learning/21b_rounds.ipynb #1f640694
