@@ -18,7 +18,7 @@ from blockrr.learning import network_training as training
 from blockrr.learning.device import Execution
 from blockrr.learning.images import digits
 from blockrr.learning.network import Network, NetworkRecipe, network_bytes
-from blockrr.learning.network_rounds import cross_fit, fit_posterior_network, mixture_weights
+from blockrr.learning.network_rounds import cross_fit_networks, fit_posterior_network, mixture_weights
 from blockrr.learning.network_targets import Targets, label_targets
 from blockrr.learning.network_training import NetworkTrainer, fit_network, view_logits
 from blockrr.study.cli import main
@@ -288,17 +288,17 @@ def test_a_cross_fit_never_sees_the_row_it_scores():
         seen.append(targets.rows)
 
     trainer = trainer_of(images)
-    real = cross_fit.__globals__["fit_network"]
-    cross_fit.__globals__["fit_network"] = fitted
+    real = cross_fit_networks.__globals__["fit_network"]
+    cross_fit_networks.__globals__["fit_network"] = fitted
     asked = []
-    real_views = cross_fit.__globals__["view_logits"]
-    cross_fit.__globals__["view_logits"] = lambda t, x: asked.append(len(x)) or real_views(t, x)
+    real_views = cross_fit_networks.__globals__["view_logits"]
+    cross_fit_networks.__globals__["view_logits"] = lambda t, x: asked.append(len(x)) or real_views(t, x)
     try:
         targets = label_targets(labels, 4)
-        p = cross_fit(trainer, targets, T.T[labels].astype(np.float32), seed=np.random.SeedSequence(0))
+        p = cross_fit_networks(trainer, targets, T.T[labels].astype(np.float32), seed=np.random.SeedSequence(0))
     finally:
-        cross_fit.__globals__["fit_network"] = real
-        cross_fit.__globals__["view_logits"] = real_views
+        cross_fit_networks.__globals__["fit_network"] = real
+        cross_fit_networks.__globals__["view_logits"] = real_views
     assert p.shape == (128, 4) and not set(seen[0]) & set(seen[1]) and len(seen[0]) + len(seen[1]) == 128
     assert asked == [len(seen[1]), len(seen[0])]
 
