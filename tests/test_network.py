@@ -14,11 +14,12 @@ import pytest
 import torch
 
 import blockrr as br
+from blockrr.learning import network_rounds
 from blockrr.learning import network_training as training
 from blockrr.learning.device import Execution
 from blockrr.learning.images import digits
 from blockrr.learning.network import Network, NetworkRecipe, network_bytes
-from blockrr.learning.network_rounds import cross_fit, fit_posterior_network, mixture_weights
+from blockrr.learning.network_rounds import cross_fit_networks, fit_posterior_network, mixture_weights
 from blockrr.learning.network_targets import Targets, label_targets
 from blockrr.learning.network_training import NetworkTrainer, fit_network, view_logits
 from blockrr.study.cli import main
@@ -89,6 +90,8 @@ def test_test_images_of_another_size_are_refused():
         (Targets("likelihood", np.ones((40, 4)), np.arange(1, 41)), "rows from 0 to 39"),
         (Targets("soft", np.ones((40, 4)), np.arange(40)), "sum to 1"),
         (Targets("soft", np.ones((0, 4)), np.arange(0)), r"targets: needs \[rows, 4\]"),
+        (Targets("soft", np.eye(4)[:1], np.arange(1)), "2 rows at least"),
+        (Targets("soft", np.eye(4), np.arange(4) + 0.5), "as integers"),
     ],
 )
 def test_targets_that_are_refused(targets, words):
@@ -128,8 +131,6 @@ def test_rows_without_a_label_teach_nothing():
     images, labels = coloured(64, 8, 1), np.arange(64) % 4
     L = br.rr(4, 2.0).transition.T[labels].astype(np.float32)
     L[::2] = 0.25
-    network = trainer_of(images, replace(RECIPE, batch=64, epochs=1)).network
-    assert sum(p.numel() for p in network.parameters()) > 0
     trainer = trainer_of(images, replace(RECIPE, batch=64, epochs=1))
     fit = fit_network(trainer, Targets("likelihood", L, np.arange(64)))
     assert np.isfinite(fit.losses).all()
@@ -232,13 +233,65 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
         fit(report=stop)
     kept = path.read_bytes()
     for other in ({"seed": 1}, {"recipe": replace(RECIPE, decay=0.01)}, {"targets": labels[::-1]}):
-        with pytest.raises(ValueError, match="checkpoint: .*network.pt belongs to another training"):
+        with pytest.raises(ValueError, match="checkpoint: needs a file of this training, got .*network.pt, of another"):
             fit(**other)
     assert path.read_bytes() == kept
     fit()
-    path.write_bytes(b"junk")
-    with pytest.raises(Exception, match="."):
-        fit()
+    for junk in (b"", b"junk", kept[: len(kept) // 2], b"PK" + kept[2:200]):
+        path.write_bytes(junk)
+        with pytest.raises(ValueError, match="checkpoint: needs a file of this training, got .* cannot be read"):
+            fit()
+        assert path.read_bytes() == junk
+        with pytest.warns(UserWarning, match="training begins anew"):
+            fit(replaces=True)
+        assert not path.exists()
+
+
+def test_a_checkpoint_that_is_kept_trains_nothing(tmp_path):
+    images, targets = coloured(64, 8, 1), label_targets(np.arange(64) % 4, 4)
+    first = fit_network(trainer_of(images), targets, checkpoint=tmp_path / "kept.pt", keeps=True)
+    epochs = []
+    again = fit_network(
+        trainer_of(images), targets, checkpoint=tmp_path / "kept.pt", report=lambda e, _: epochs.append(e)
+    )
+    assert epochs == [] and (again.logits == first.logits).all() and not list(tmp_path.glob("*.pt"))
+
+
+def test_an_interruption_anywhere_leaves_no_trace_in_the_next_training(monkeypatch):
+    images, targets = coloured(64, 8, 1), label_targets(np.arange(64) % 4, 4)
+    whole = fit_network(trainer_of(images), targets)
+    trainer = trainer_of(images)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "_view_logits", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        fit_network(trainer, targets)
+    monkeypatch.undo()
+    trainer.network.eval()
+    for p in trainer.network.parameters():
+        p.grad = torch.full_like(p, torch.nan)
+    assert (fit_network(trainer, targets).logits == whole.logits).all()
+
+
+def test_a_recipe_that_the_images_do_not_allow_is_refused_later_too():
+    trainer = trainer_of(coloured(64, 8, 1))
+    with pytest.raises(ValueError, match="pad: needs less than the image's 8 pixels"):
+        trainer.with_recipe(replace(RECIPE, pad=8))
+    assert trainer.recipe == RECIPE
+
+
+def test_small_likelihoods_teach_as_large_ones_do():
+    images, L = coloured(64, 8, 1), br.rr(4, 2.0).transition.T[np.arange(64) % 4].astype(np.float32)
+    a, b = (fit_network(trainer_of(images), Targets("likelihood", L * f, np.arange(64))) for f in (1.0, 1e-36))
+    np.testing.assert_allclose(a.logits, b.logits, atol=1e-4)
+
+
+@pytest.mark.parametrize("bad", [{"rate": np.inf}, {"batch": 1}, {"momentum": -0.1}, {"width": 2.0}, {"flip": 1}])
+def test_recipes_that_are_refused(bad):
+    with pytest.raises((ValueError, TypeError), match=f"{[*bad][0]}: needs"):
+        NetworkRecipe(**bad)
 
 
 # --- the fastest execution
@@ -277,30 +330,67 @@ def test_execution_is_found_once_and_remembered(monkeypatch, tmp_path):
 # --- rounds
 
 
-def test_a_cross_fit_never_sees_the_row_it_scores():
-    "Labels of one half changed: probabilities of that half come from the other half, and only its calibration moves."
-    images = coloured(128, 8, 1)
-    labels = np.arange(128) % 4
-    T = br.rr(4, 2.0).transition
-    seen = []
+def test_a_cross_fit_never_sees_the_label_of_the_row_that_it_scores(monkeypatch):
+    images, labels = coloured(128, 8, 1), np.arange(128) % 4
+    L = br.rr(4, 2.0).transition.T[labels].astype(np.float32)
+    given, learnt, asked = [], [], []
+
+    def teach(likelihood):
+        given.append(likelihood)
+        return np.full(likelihood.shape, 0.25)
 
     def fitted(trainer, targets, **how):
-        seen.append(targets.rows)
+        learnt.append(targets.rows)
 
-    trainer = trainer_of(images)
-    real = cross_fit.__globals__["fit_network"]
-    cross_fit.__globals__["fit_network"] = fitted
-    asked = []
-    real_views = cross_fit.__globals__["view_logits"]
-    cross_fit.__globals__["view_logits"] = lambda t, x: asked.append(len(x)) or real_views(t, x)
-    try:
-        targets = label_targets(labels, 4)
-        p = cross_fit(trainer, targets, T.T[labels].astype(np.float32), seed=np.random.SeedSequence(0))
-    finally:
-        cross_fit.__globals__["fit_network"] = real
-        cross_fit.__globals__["view_logits"] = real_views
-    assert p.shape == (128, 4) and not set(seen[0]) & set(seen[1]) and len(seen[0]) + len(seen[1]) == 128
-    assert asked == [len(seen[1]), len(seen[0])]
+    real = network_rounds.view_logits
+    monkeypatch.setattr(network_rounds, "fit_network", fitted)
+    monkeypatch.setattr(network_rounds, "view_logits", lambda t, x: asked.append(len(x)) or real(t, x))
+    rows = np.arange(128)
+    p = cross_fit_networks(trainer_of(images), teach, L, rows=rows, seed=np.random.SeedSequence(0))
+    assert p.shape == (128, 4) and sorted([*learnt[0], *learnt[1]]) == [*rows]
+    assert asked == [len(learnt[1]), len(learnt[0])]
+    for likelihood, others in zip(given, learnt[::-1]):
+        assert (likelihood[others] == 0.25).all()  # the teacher's labels of the rows asked about
+        kept = np.setdiff1d(rows, others)
+        assert (likelihood[kept] == L[kept]).all()
+
+
+def test_a_second_round_that_is_cut_off_keeps_its_halves(tmp_path, monkeypatch):
+    images, labels = coloured(128, 8, 1), np.arange(128) % 4
+    L = br.rr(4, 2.0).transition.T[labels].astype(np.float32)
+    how = {"rounds": 2, "seed": 1, "checkpoint": tmp_path / "made.pt"}
+
+    def teach(likelihood):
+        return np.full(likelihood.shape, 0.25, np.float32)
+
+    whole = fit_posterior_network(trainer_of(images), teach, L, rounds=2, seed=1)
+    real, calls = network_rounds.fit_network, []
+
+    def third_fails(trainer, targets, **options):
+        calls.append(len(targets.rows))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(trainer, targets, **options)
+
+    monkeypatch.setattr(network_rounds, "fit_network", third_fails)
+    with pytest.raises(KeyboardInterrupt):
+        fit_posterior_network(trainer_of(images), teach, L, **how)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["made.pt.half0", "made.pt.half1"]
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    monkeypatch.undo()
+    epochs = []
+    monkeypatch.setattr(training._Training, "epoch", counted(training._Training.epoch, epochs))
+    resumed = fit_posterior_network(trainer_of(images), teach, L, **how)
+    assert len(epochs) == RECIPE.epochs and before and not list(tmp_path.iterdir())
+    assert (resumed.network.logits == whole.network.logits).all() and resumed.details == whole.details
+
+
+def counted(function, calls):
+    def wrapper(*args):
+        calls.append(1)
+        return function(*args)
+
+    return wrapper
 
 
 def test_shares_of_models_do_not_fall_in_likelihood():
@@ -318,13 +408,15 @@ def test_shares_of_models_do_not_fall_in_likelihood():
 
 def test_what_a_posterior_network_refuses():
     trainer = trainer_of(coloured(64, 8, 1))
-    teacher = np.full((64, 4), 0.25)
-    with pytest.raises(ValueError, match="likelihood: needs the teacher's shape"):
-        fit_posterior_network(trainer, teacher[:, :3], teacher)
-    with pytest.raises(ValueError, match="zero for every class"):
-        fit_posterior_network(trainer, teacher, 0 * teacher)
-    with pytest.raises(ValueError, match="rounds: needs 1 or 2, got True"):
-        fit_posterior_network(trainer, teacher, teacher, rounds=True)
+    L = np.full((64, 4), 0.25)
+    for teach, likelihood, rounds, words in (
+        (lambda L: L[:, :3], L, 1, r"teach: needs probabilities of shape \(64, 4\), got \(64, 3\)"),
+        (lambda L: L, 0 * L, 1, "zero for every class"),
+        (lambda L: L, L[None], 1, r"likelihood: needs \[n, K\]"),
+        (lambda L: L, L, True, "rounds: needs 1 or 2, got True"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            fit_posterior_network(trainer, teach, likelihood, rounds=rounds)
 
 
 # --- the study
@@ -361,7 +453,7 @@ def test_labels_of_few_classes_train_as_the_paper_does():
 def test_options_are_those_of_the_recipe():
     for learner, options, word in (
         ("network", {"rounds": 2}, "rounds"),
-        ("network_forward", {"depth": 2}, "depth"),
+        ("network_forward", {"depth": 2}, "network_forward has width, epochs, .* got depth"),
         ("network_posterior", {"features": "all"}, "features: needs one of"),
         ("network_posterior", {"width": -1}, "width: needs"),
     ):

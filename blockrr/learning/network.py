@@ -22,7 +22,7 @@ from .resnet import flops, reset
 # %% ../../nbs/learning/15a_network.ipynb #fd7df6a9
 def _check_number(recipe, name, kind, low, high):
     value = getattr(recipe, name)
-    if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
+    if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high or math.isinf(value):
         what = "an integer" if kind is Integral else "a number"
         span = f">= {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
         raise ValueError(f"{name}: needs {what} {span}, got {value!r}")
@@ -35,7 +35,9 @@ class NetworkRecipe:
     width: int = 64  # channels of the first group, >= 1; the others have twice and 4 times as many
     epochs: int = 9  # passes over the images, >= 1
     batch: int = 512  # images a step, >= 2; an epoch leaves out what does not fill one
-    rate: float = 0.75  # largest learning rate at a batch of 512, in proportion to the batch at others, > 0
+    rate: float = (
+        0.75  # largest learning rate at a batch of 512, in proportion to the batch at others, > 0; decay is not
+    )
     bias_rate: float = 64.0  # times the rate: that of the offsets of batch normalisation, > 0
     momentum: float = 0.85  # of Nesterov's kind, 0 to 1
     decay: float = 1e-3  # of weights in a step at the largest rate, 0 to 1
@@ -61,7 +63,7 @@ class NetworkRecipe:
         self,
         images: np.ndarray,  # training images, uint8 [n, h, w, c]
     ) -> Augmentation:
-        "Choose what to do to images, normalised by the mean and deviation of all of them."
+        "Choose what to do to images, normalised by the mean and deviation of the first 10,000."
         each = np.asarray(images[:10_000], np.float32).reshape(-1, images.shape[3]) / 255
         mean, std = each.mean(0).tolist(), np.maximum(each.std(0), 1e-3).tolist()
         common = dict(flip=self.flip, pad=self.pad, cutout=self.cutout, mixup=self.mixup)
@@ -75,8 +77,12 @@ def whitening_filters(
 ) -> torch.Tensor:  # float32 [8 c, c, 2, 2]
     "Return filters that decorrelate patches, and their negatives."
     channels = images.shape[1]
-    patches = images.unfold(2, 2, 1).unfold(3, 2, 1).permute(0, 2, 3, 1, 4, 5).reshape(-1, 4 * channels).double()
-    variances, directions = torch.linalg.eigh(patches.T @ patches / len(patches))
+    products, count = torch.zeros(4 * channels, 4 * channels, dtype=torch.float64, device=images.device), 0
+    for part in images.split(500):  # patches take 4 times the memory of images, in double precision 8 times
+        patches = part.unfold(2, 2, 1).unfold(3, 2, 1).permute(0, 2, 3, 1, 4, 5).reshape(-1, 4 * channels).double()
+        products += patches.T @ patches
+        count += len(patches)
+    variances, directions = torch.linalg.eigh(products / count)
     filters = (directions / (variances + ridge).sqrt()).T.flip(0).reshape(-1, channels, 2, 2).float()
     return torch.cat([filters, -filters])
 
@@ -152,8 +158,8 @@ def begin_anew(
     generator: torch.Generator,  # on the CPU, whatever device the network is on
     filters: torch.Tensor | None = None,  # of the whitening, see `whitening_filters`; None: those it has
 ) -> Network:  # the same
-    "Draw all weights anew."
-    reset(network, generator)
+    "Draw all weights anew, for training."
+    reset(network, generator).train()
     network.whitening.bias.zero_()
     if filters is not None:
         network.whitening.filters.copy_(filters)

@@ -47,16 +47,22 @@ def check_targets(
     "Refuse targets of other images or classes."
     kind, values, rows = targets
     values, rows = np.asarray(values, np.float32), np.asarray(rows)
+    if n_classes < 2:
+        raise ValueError(f"n_classes: needs at least 2, got {n_classes}")
     if kind not in _KINDS:
         raise ValueError(f"targets: needs a kind among {', '.join(_KINDS)}, got {kind!r}")
-    if values.ndim != 2 or values.shape[1] != n_classes or rows.shape != values.shape[:1] or not len(rows):
-        raise ValueError(f"targets: needs [rows, {n_classes}] and a row each, got {values.shape} and {rows.shape}")
+    if values.ndim != 2 or values.shape[1] != n_classes or rows.shape != values.shape[:1] or len(rows) < 2:
+        raise ValueError(f"targets: needs [rows, {n_classes}] for 2 rows at least, got {values.shape} and {rows.shape}")
+    if rows.dtype.kind not in "iu":
+        raise ValueError(f"targets: needs rows of images as integers, got {rows.dtype}")
     if rows.min() < 0 or rows.max() >= n:
         raise ValueError(f"targets: needs rows from 0 to {n - 1}, got {rows.min()} to {rows.max()}")
     if not np.isfinite(values).all() or values.min() < 0 or values.max() > 1 + 1e-4 or not values.any(1).all():
         raise ValueError("targets: needs numbers from 0 to 1, not all 0 in a row, got others")
     if kind == "soft" and np.abs(values.sum(1) - 1).max() > 1e-3:
         raise ValueError("targets: needs soft targets that sum to 1 in every row, got others")
+    if kind == "likelihood":
+        values = values / values.max(1, keepdims=True)  # the loss moves by a constant, and small ones are not lost
     return Targets(kind, values, rows)
 
 

@@ -10,6 +10,7 @@ __all__ = ['triangle', 'free_memory', 'NetworkTrainer', 'step_seconds', 'fastest
 import math
 import os
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -88,7 +89,7 @@ class _Step:
         return (draws.weight * own + (1 - draws.weight) * partners).mean()
 
 # %% ../../nbs/learning/15c_network_training.ipynb #8f460b59
-_SIZED = 5000  # images that the whitening is made from
+_SIZED = 5000  # images that the whitening is made from, the first
 
 
 def free_memory(
@@ -97,11 +98,15 @@ def free_memory(
     "Say how much memory is free."
     if torch.device(device).type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
+    free = [math.inf]
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return math.inf
-    return next((1024 * float(line.split()[1]) for line in lines if line.startswith("MemAvailable")), math.inf)
+        free += [1024 * float(line.split()[1]) for line in lines if line.startswith("MemAvailable")]
+        limit, used = (Path(f"/sys/fs/cgroup/memory.{name}").read_text() for name in ("max", "current"))
+        free.append(float(limit) - float(used))  # of a container; "max" is no number
+    except (OSError, ValueError):
+        pass
+    return min(free)
 
 
 class NetworkTrainer:
@@ -152,7 +157,9 @@ class NetworkTrainer:
         if (recipe.width, recipe.batch) != (self.recipe.width, self.recipe.batch):
             raise ValueError(f"recipe: needs width {self.recipe.width} and batch {self.recipe.batch}, got others")
         if recipe != self.recipe:
-            self.recipe, self.settings = recipe, replace(self.settings, **_augmented(recipe))
+            settings = replace(self.settings, **_augmented(recipe))
+            settings.check(self.images.shape[1:])
+            self.recipe, self.settings = recipe, settings
             self.use(self.how)
         return self
 
@@ -300,28 +307,32 @@ def view_logits(
     images: torch.Tensor,  # uint8 [m, h, w, c], on the trainer's device
 ) -> tuple:  # (averaged over views, plain), float32 [m, K] each, in NumPy
     "Classify images, as they are and averaged over views."
-    step = trainer.step
     trainer.network.eval()
-    averaged, plain = [], []
-    for part in images.split(trainer.how.eval_batch):
-        x = normalise(part, trainer.settings, step.constants).contiguous(memory_format=torch.channels_last)
-        height, width = x.shape[2:]
-        wide = F.pad(x, (1, 1, 1, 1), mode="reflect")
-        shifted = [wide[:, :, i : i + height, i : i + width] for i in (0, 2)]
-        sides = (False, True) if trainer.recipe.flip else (False,)
-        found = [step.logits(v.flip(3) if side else v) for side in sides for v in (x, *shifted)]
-        weights = torch.tensor([2.0, 1.0, 1.0] * len(sides), device=x.device) / (4 * len(sides))
-        averaged.append(torch.einsum("v,vmk->mk", weights, torch.stack(found)))
-        plain.append(found[0])
-    trainer.network.train()
+    try:
+        parts = [_view_logits(trainer, part) for part in images.split(trainer.how.eval_batch)]
+    finally:
+        trainer.network.train()
+    averaged, plain = zip(*parts)
     return torch.cat(averaged).cpu().numpy(), torch.cat(plain).cpu().numpy()
+
+
+def _view_logits(trainer, images) -> tuple:
+    x = normalise(images, trainer.settings, trainer.step.constants).contiguous(memory_format=torch.channels_last)
+    height, width = x.shape[2:]
+    wide = F.pad(x, (1, 1, 1, 1), mode="reflect")
+    shifted = [wide[:, :, i : i + height, i : i + width] for i in (0, 2)]
+    sides = (False, True) if trainer.recipe.flip else (False,)
+    found = [trainer.step.logits(v.flip(3) if side else v) for side in sides for v in (x, *shifted)]
+    weights = torch.tensor([2.0, 1.0, 1.0] * len(sides), device=x.device) / (4 * len(sides))
+    return torch.einsum("v,vmk->mk", weights, torch.stack(found)), found[0]
 
 # %% ../../nbs/learning/15c_network_training.ipynb #4947156d
 class _Checkpoint:
     "Where a training is kept, and which it is."
 
-    def __init__(self, path, trainer, targets, words):
+    def __init__(self, path, trainer, targets, words, *, replaces):
         self.path = None if path is None else Path(path)
+        self.replaces = replaces
         about = {"recipe": asdict(trainer.recipe), "how": asdict(trainer.how), "seed": words, "kind": targets.kind}
         self.key = {**about, "torch": str(torch.__version__), "threads": torch.get_num_threads()}
         self.key |= {"images": trainer.digest, "targets": array_digest(targets.values, targets.rows)}
@@ -338,9 +349,19 @@ class _Checkpoint:
     def load(self, run: _Training):
         if self.path is None or not self.path.exists():
             return
-        state = torch.load(self.path, map_location=run.trainer.images.device, weights_only=True)
-        if state["key"] != self.key:
-            raise ValueError(f"checkpoint: {self.path} belongs to another training; remove it or name another file")
+        try:
+            state = torch.load(self.path, map_location=run.trainer.images.device, weights_only=True)
+            same = state["key"] == self.key
+        except Exception as e:  # whatever a damaged file makes of it
+            same, why = False, f"which cannot be read ({type(e).__name__})"
+        else:
+            why = "of another training"
+        if not same and not self.replaces:
+            hint = "remove it or name another file"
+            raise ValueError(f"checkpoint: needs a file of this training, got {self.path}, {why}; {hint}")
+        if not same:
+            warnings.warn(f"checkpoint: {self.path} is {why}; training begins anew", stacklevel=3)
+            return
         run.trainer.network.load_state_dict(state["network"])
         run.optimiser.load_state_dict(state["optimiser"])
         run.losses, run.seconds = state["losses"], state["seconds"]
@@ -356,12 +377,14 @@ def fit_network(
     *,
     seed: int | np.random.SeedSequence = 0,  # of weights, order and augmentation
     checkpoint: PathLike | None = None,  # file to continue from and to keep each epoch in; None: none
+    replaces: bool = False,  # begin anew where that file is of another training, instead of an error
+    keeps: bool = False,  # leave the file when the training is done, so that the same call trains nothing
     report: Callable | None = None,  # function (epoch, loss), called after each epoch
 ) -> NetworkFit:  # RuntimeError with the memory needed where there is too little, or for a loss that is not finite
     "Train on one set of targets."
     targets = check_targets(targets, len(trainer.images), trainer.n_classes)
     words = _words(seed)
-    kept = _Checkpoint(checkpoint, trainer, targets, words)
+    kept = _Checkpoint(checkpoint, trainer, targets, words, replaces=replaces)
     with tuned(trainer.how.cuda), memory_advice(f"{trainer.wanted}; choose a smaller batch or width"):
         run = _Training(trainer, targets, words)
         kept.load(run)
@@ -376,6 +399,7 @@ def fit_network(
             if report:
                 report(len(run.losses) - 1, loss)
         averaged, plain = view_logits(trainer, trainer.test_images)
-    kept.remove()
+    if not keeps:
+        kept.remove()
     shown = len(targets.rows) // run.batch * run.batch
     return NetworkFit(averaged, plain, tuple(run.losses), tuple(run.seconds), shown)

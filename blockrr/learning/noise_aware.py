@@ -40,7 +40,7 @@ class NoiseAwareFit:
 
     probabilities: np.ndarray  # float32 [R, m, K], of the test images
     details: tuple  # R dicts of what was chosen, from released labels alone
-    held_out: np.ndarray | None = None  # float32 [R, n, K], leave-one-out, of the training images; not of every learner
+    held_out: np.ndarray | None = None  # float32 [R, n, K], of the training images: leave-one-out to first order
 
     @property
     def predictions(self) -> np.ndarray:  # int [R, m]

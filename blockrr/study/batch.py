@@ -95,17 +95,18 @@ class SpeedEstimate:
     "What a worker knows about its speed."
 
     def __init__(self):
-        self.seconds = []  # for one unit of work, of each training so far
+        self.seconds = {}  # (learner, options) -> for one unit of work, of each training so far
 
     def estimate(self, spec: Spec) -> float:  # seconds
         "Say how long a cell will take, five per cent on top."
-        if not self.seconds:
-            self.seconds.append(_seconds_per_image(spec))
-        return 1.05 * max(self.seconds[-3:]) * _work(spec)
+        known = self.seconds.setdefault((spec.learner, spec.options), [])
+        if not known:
+            known.append(_seconds_per_image(spec))
+        return 1.05 * max(known[-3:]) * _work(spec)
 
     def finished(self, spec: Spec, seconds: float):
         "Take note of a finished cell."
-        self.seconds.append(seconds / _work(spec))
+        self.seconds.setdefault((spec.learner, spec.options), []).append(seconds / _work(spec))
 
 # %% ../../nbs/study/10_batch.ipynb #1cb689d5
 class OutOfTime(BaseException):

@@ -8,7 +8,7 @@ __all__ = ['NETWORK_LEARNERS', 'resnet_recipe', 'network_epochs', 'network_recip
 # %% ../../nbs/study/02b_network_learners.ipynb #f8cef98f
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,10 +109,10 @@ def network_recipe(
     usual = _SMALL if spec.dataset == "digits" else {"epochs": network_epochs(spec.epsilon)}
     believes = {"smoothing": 0.2} if spec.learner == "network" else {}
     own = {k: v for k, v in dict(spec.options).items() if spec.learner != "network_posterior" or k not in _OF_TEACHER}
-    try:
-        return NetworkRecipe(**{**usual, **believes, **own})
-    except TypeError as e:
-        raise ValueError(f"options: {e}") from None
+    if unknown := set(own) - {f.name for f in fields(NetworkRecipe)}:
+        known = ", ".join(f.name for f in fields(NetworkRecipe))
+        raise ValueError(f"options: {spec.learner} has {known}, got {', '.join(sorted(unknown))}")
+    return NetworkRecipe(**{**usual, **believes, **own})
 
 
 def _teacher_options(spec) -> dict:
@@ -130,9 +130,12 @@ def _checkpoint(spec) -> Path:
 
 def _network_facts(done: "NetworkFit", trainer: "NetworkTrainer") -> dict:
     "Say of a training what goes on record."
+    import torch
+
+    how = {name: getattr(trainer.how, name) for name in ("device", "precision", "compile")}
     return {
         "recipe": asdict(trainer.recipe),
-        "execution": {"device": trainer.how.device, "precision": trainer.how.precision, "compile": trainer.how.compile},
+        "execution": {**how, "threads": torch.get_num_threads()},
         "losses": [round(x, 5) for x in done.losses],
         "images_per_second": round(done.images_per_second, 1),
         "train_seconds": round(sum(done.epoch_seconds), 2),
@@ -151,7 +154,7 @@ def _train_network(workspace: Workspace, spec: SpecLike, released: Released) -> 
     else:
         targets = Targets("likelihood", released.likelihood, rows)
     trainer = workspace.network_trainer(network_recipe(spec))
-    done = fit_network(trainer, targets, seed=_seed(spec), checkpoint=_checkpoint(spec))
+    done = fit_network(trainer, targets, seed=_seed(spec), checkpoint=_checkpoint(spec), replaces=True)
     others = {"without views": done.plain[test].argmax(1)}
     return Outcome(done.logits[test].argmax(1), _network_facts(done, trainer), others)
 
@@ -169,10 +172,15 @@ def _train_on_posteriors(workspace: Workspace, spec: SpecLike, released: Release
     chosen = _teacher_options(spec)
     train, test = workspace.rows
     [likelihood] = likelihood_grid(workspace, [released])
-    teacher = fit_forward(workspace.coordinates(features=chosen["features"]), likelihood)
+    Z = workspace.coordinates(features=chosen["features"])
+    teacher = fit_forward(Z, likelihood)
+
+    def teach(of_labels: np.ndarray) -> np.ndarray:
+        return teacher.held_out[0] if of_labels is likelihood else fit_forward(Z, of_labels).held_out[0]
+
     trainer = workspace.network_trainer(network_recipe(spec))
     how = {"rows": train, "rounds": chosen["rounds"], "seed": _seed(spec), "checkpoint": _checkpoint(spec)}
-    done, details = fit_posterior_network(trainer, teacher.held_out[0], likelihood, **how)
+    done, details = fit_posterior_network(trainer, teach, likelihood, **how)
     of_teacher, of_network = teacher.probabilities[0], softmax(done.logits[test])
     others = {
         "without views": done.plain[test].argmax(1),

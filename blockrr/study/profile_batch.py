@@ -66,7 +66,7 @@ def _announce(specs: list[Spec], folder: Path, minutes: float, speed: SpeedEstim
     first = f"{missing[0].learner} on {missing[0].dataset}"
     yield f"{first} takes about {seconds / 60:.1f} minutes here"
     if math.isfinite(minutes):
-        yield f"about {fit} of {len(missing)} trainings fit into {minutes:g} minutes"
+        yield f"about {fit} of {len(missing)} trainings fit into the {minutes:g} min. given"
 
 
 def run_profile(
