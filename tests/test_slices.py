@@ -163,3 +163,14 @@ def test_a_change_of_code_changes_the_digest(monkeypatch):
     read = type(changed).read_bytes
     monkeypatch.setattr(type(changed), "read_bytes", lambda self: read(self) + (b"#" if self == changed else b""))
     assert code_digest("accuracy") != before["accuracy"] and code_digest("regression") == before["regression"]
+
+
+def test_the_records_of_the_network_are_cells_of_its_profile():
+    "As many as there was time for, in the profile's order or not."
+    from blockrr.study.profile_batch import ordered_cells
+
+    wanted = {json.dumps(s.to_dict(), sort_keys=True) for s in ordered_cells(profile("network"))}
+    paths = sorted((ROOT / "results" / "network" / "records").glob("*.json"))
+    found = [json.loads(path.read_text())["records"] for path in paths]
+    assert found and all(len(records) == 1 for records in found)
+    assert {json.dumps(r["spec"], sort_keys=True) for [r] in found} <= wanted
