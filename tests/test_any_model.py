@@ -419,3 +419,37 @@ def test_bad_input(table):
         NoiseAwareClassifier().fit(X, z[:-1], mechanism=MECHANISM)
     with pytest.raises(ValueError, match="requires y to be passed"):
         NoiseAwareClassifier().fit(X)
+
+
+def test_digits_that_are_text_are_no_numbers():
+    "A linear start would predict by them, and fail on words that the estimator copes with."
+    rng = np.random.default_rng(0)
+    codes = rng.integers(3, size=240)
+    X = pd.DataFrame({"code": np.array(["10", "20", "30"], object)[codes]})
+    pipeline = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
+    model = NoiseAwareClassifier(pipeline, rounds=0, random_state=0)
+    model.fit(X, br.release(codes, 2.0, 3, "rr", seed=1))
+    assert np.isfinite(model.predict_proba(pd.DataFrame({"code": ["2A", "10"]}))).all()
+
+
+def test_numbers_that_are_missing_or_huge_when_predicting():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(240, 2)), columns=["a", "b"])
+    y = (X.a > 0).to_numpy().astype(int)
+    trees = HistGradientBoostingClassifier(max_iter=5, early_stopping=False)
+    model = NoiseAwareClassifier(trees, rounds=0, random_state=0).fit(X, br.release(y, 2.0, 2, "rr", seed=1))
+    new = pd.DataFrame({"a": [pd.NA, 1.0], "b": [0.5, pd.NA]}, dtype="Float64")
+    assert np.isfinite(model.predict_proba(new)).all()
+    far = pd.DataFrame({"a": [1e308, -1e308], "b": [0.0, 0.0]})
+    assert np.isfinite(model.predict_proba(far)).all()
+
+
+def test_an_estimator_whose_probabilities_are_no_numbers_is_named():
+    class Broken(LogisticRegression):
+        def predict_proba(self, X):
+            return super().predict_proba(X) * np.nan
+
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    out = br.release((X[:, 0] > 0).astype(int), 2.0, 2, "rr", seed=1)
+    with pytest.raises(ValueError, match="estimator: needs finite probabilities, got NaN or infinity from Broken"):
+        NoiseAwareClassifier(Broken(), random_state=0).fit(X, out)

@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import blockrr as br
 from blockrr.learning.any_regressor import NoiseAwareRegressor, numeric_evidence
 from blockrr.privacy.comparators import discrete_laplace, exponential, randomized_response, square_wave
 
@@ -152,3 +153,18 @@ def test_few_rows_get_the_estimated_mean():
     with pytest.warns(UserWarning, match="every row gets the estimated mean"):
         model = NoiseAwareRegressor(LinearRegression()).fit(VALUES[:, None], VALUES, mechanism=mechanism)
     np.testing.assert_allclose(model.predict([[0.0], [9.0]]), 5.0)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 2.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_two_outputs_do_not_run_off(epsilon, seed):
+    "Where two bins are released, the slope cannot be told from the spread; predictions keep the values' variance."
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(2500, 3))
+    values = np.clip(np.round(5 + 2 * X[:, 0]), 0, 10)
+    mechanism = br.rr_on_bins(range(11), np.ones(11) / 11, epsilon)
+    assert len(mechanism.outputs) == 2 if epsilon == 2 else len(mechanism.outputs) <= 2
+    released = mechanism.privatize(values[:1500].astype(int), seed=seed + 100)
+    model = NoiseAwareRegressor(LinearRegression(), random_state=0).fit(X[:1500], released, mechanism=mechanism)
+    error = np.mean((model.predict(X[1500:]) - values[1500:]) ** 2)
+    assert error < 0.6 * values[1500:].var()

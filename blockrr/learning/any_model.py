@@ -47,8 +47,9 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):
     n_features_in_, feature_names_in_ : int, array of str
         Of the table, where it has columns and they have names.
     informative_ : bool
-        False: the labels said nothing about the features that shows on rows left out, and more than half of every
-        prediction is `shares_`; or too little even for a model that knew every class, and all of it is.
+        False: more than half of every prediction is `shares_`, since models predict the released labels of rows
+        left out no better; or all of it is, since labels say too little even for a model that knew every class.
+        True does not say how much is known: compare `details_["held_out"]` with `details_["held_out_shares"]`.
     details_ : dict
         From released labels alone: weights of class shares, starts and rounds in the average, start and rounds of
         the heaviest, number of fits, held-out likelihoods (nats a row).

@@ -130,8 +130,16 @@ class _Law(NamedTuple):
         return out[:, 0], out[:, 1], out[:, 2:]
 
 # %% ../../nbs/learning/23_any_regressor.ipynb #ab14f82e
+def _far_from_shares(theta, mean, variance) -> tuple:  # (nats, their gradient)
+    "Price a law whose mean and variance are not those of the values: few outputs do not tell a slope from a spread."
+    explained, left = theta[1] ** 2, np.exp(2 * np.clip(theta[2], -6, 3))
+    apart, ratio = (theta[0] - mean) / variance**0.5, np.log((explained + left) / variance)
+    of_ratio = 2 * ratio * np.array([0, 2 * theta[1], 2 * left]) / (explained + left)
+    return apart**2 + ratio**2, of_ratio + np.array([2 * apart / variance**0.5, 0, 0])
+
+
 def _fit_law(scores, evidence, weights) -> tuple:  # (law, log-likelihood)
-    "Find intercept, slope and spread of the largest likelihood of the released numbers."
+    "Find intercept, slope and spread of the largest likelihood of the released numbers, near the shares of the values."
     values = evidence.values
     centre = float(np.average(scores, weights=weights))
     unit = max(float(np.sqrt(np.average((scores - centre) ** 2, weights=weights))), 1e-9 * max(abs(centre), 1e-9))
@@ -142,12 +150,16 @@ def _fit_law(scores, evidence, weights) -> tuple:  # (law, log-likelihood)
     def law(theta: np.ndarray) -> _Law:
         return _Law(values, theta[0] * width, theta[1] * width, width * np.exp(np.clip(theta[2], -6, 3)))
 
+    share = _frequencies(evidence, weights)
+    mean = float(share @ values) / width
+    variance = max(float(share @ (values / width - mean) ** 2), 1e-6)
+
     def objective(theta: np.ndarray) -> tuple:
         value, _, g = law(theta).posterior(u, evidence)
         moved = weights * g[:, 0] * width
         slope = np.array([moved.sum(), moved @ u, weights @ g[:, 1]])
-        weak = 1e-3 * np.array([0, 0, theta[2] + 1])
-        return -(weights @ value - 5e-4 * (theta[2] + 1) ** 2) / size, -(slope - weak) / size
+        cost, steeper = _far_from_shares(theta, mean, variance)
+        return -(weights @ value - cost) / size, -(slope - steeper) / size
 
     start = np.array([np.clip(centre, values[0], values[-1]) / width, unit / width, -1.5])
     found = minimize(objective, start, jac=True, method="BFGS", options={"gtol": 1e-6, "maxiter": 60})

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
@@ -30,7 +29,7 @@ from blockrr.learning.evidence import (
 from .likelihood import posterior_targets
 from .softmax import softmax
 from .table_classifier import content_folds, find_directions, fit_linear
-from .wrapped import table_of_numbers, weight_name
+from .wrapped import fill_missing, table_of_numbers, weight_name
 
 # %% ../../nbs/learning/21b_rounds.ipynb #639b0f15
 def undo_table(
@@ -98,6 +97,8 @@ def class_probabilities(
     "Give probabilities of all classes."
     p = np.zeros((X.shape[0], n_classes))
     p[:, np.asarray(model.classes_, int)] = model.predict_proba(X)
+    if not np.isfinite(p).all():
+        raise ValueError(f"estimator: needs finite probabilities, got NaN or infinity from {type(model).__name__}")
     return p
 
 # %% ../../nbs/learning/21b_rounds.ipynb #a917b557
@@ -242,16 +243,6 @@ def estimator_start(
     return cross_fit(folds, np.eye(len(patterns))[which.ravel()], _Undone(patterns.T), first=True)
 
 # %% ../../nbs/learning/21b_rounds.ipynb #c5a05f3b
-def _filled(X, mean):  # float64 [m, p]
-    "Put a feature's mean where a number is missing."
-    if sparse.issparse(X):
-        X = sparse.csr_array(X, dtype=float)
-        X.data = np.where(np.isfinite(X.data), X.data, mean[X.indices])
-        return X
-    X = np.asarray(X, float)
-    return np.where(np.isfinite(X), X, mean)
-
-
 class _Linear(NamedTuple):
     "Logits that are linear in the features."
 
@@ -259,7 +250,7 @@ class _Linear(NamedTuple):
     model: object
 
     def __call__(self, X) -> np.ndarray:  # [m, K]
-        return self.directions(_filled(X, self.directions.mean)) @ self.model.coefficients + self.model.offsets
+        return self.directions(fill_missing(X, self.directions.mean)) @ self.model.coefficients + self.model.offsets
 
 
 def _fit_linear(table, X, rows) -> tuple | None:  # (_Linear, logits of the rows left out); None: all rows alike

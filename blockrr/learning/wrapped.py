@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['check_rounds', 'weight_name', 'tags_of_input', 'check_table', 'check_finite', 'GivenSplit', 'table_of_numbers',
-           'split_rows']
+           'fill_missing', 'split_rows']
 
 # %% ../../nbs/learning/21a_wrapped.ipynb #1583971e
 from dataclasses import replace
@@ -131,16 +131,41 @@ class GivenSplit(RowSplit):
             raise ValueError("cv: needs rows with a released label and a weight in every split, got a split of none")
 
 # %% ../../nbs/learning/21a_wrapped.ipynb #3c890535
+def _is_numeric(kind) -> bool:  # dtype of a column, pandas' or polars'
+    if hasattr(kind, "is_numeric"):
+        return kind.is_numeric() or str(kind) == "Boolean"
+    return getattr(kind, "kind", "O") in "biuf"
+
+
 def table_of_numbers(
     X,  # any table
 ) -> np.ndarray | sparse.csr_array | None:  # float64 [n, p]; None where it is no table of finite numbers
     "Take a table for numbers."
+    dtypes = getattr(X, "dtypes", None)  # of a data frame: digits that are text stay text
+    if dtypes is not None and any(not _is_numeric(kind) for kind in dtypes):
+        return None
     try:
         X = sparse.csr_array(X, dtype=float) if sparse.issparse(X) else np.asarray(X, float)
     except (TypeError, ValueError):
         return None
     finite = np.isfinite(X.data if sparse.issparse(X) else X).all()
     return X if X.ndim == 2 and finite else None
+
+
+_HUGE = 1e100  # beyond it products overflow
+
+
+def fill_missing(
+    X,  # table of numbers, some of which may be missing
+    mean: np.ndarray,  # float [p], of each feature
+):  # float64 [m, p]
+    "Put a feature's mean where a number is missing."
+    if sparse.issparse(X):
+        X = sparse.csr_array(X, dtype=float)
+        X.data = np.clip(np.where(np.isfinite(X.data), X.data, mean[X.indices]), -_HUGE, _HUGE)
+        return X
+    X = X.to_numpy(float, na_value=np.nan) if hasattr(X, "iloc") else np.asarray(X, float)
+    return np.clip(np.where(np.isfinite(X), X, mean), -_HUGE, _HUGE)
 
 
 def split_rows(

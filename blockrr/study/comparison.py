@@ -162,7 +162,7 @@ def _worst(frame) -> Promise:
     cells = method_differences(frame, "plain")
     below, surely = cells[cells.difference < LEAST], int((cells.high < LEAST).sum())
     table, model, epsilon = cells.difference.idxmin()
-    measured = f"{len(below)} of {len(cells)} means are below, {surely} with their interval; the least is "
+    measured = f"{len(below)} of {len(cells)} means are below, {surely} with the whole of their interval; the least is "
     measured += f"{cells.difference.min():.1f} ({table}, {model}, epsilon {epsilon:g})"
     return Promise(f"never more than {-LEAST:g} points below plain", measured, not len(below))
 
