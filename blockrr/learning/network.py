@@ -17,17 +17,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from .augment import Augmentation
-from .resnet import flops, reset
+from .resnet import reset
+from .training import check_field
 
 # %% ../../nbs/learning/15a_network.ipynb #fd7df6a9
-def _check_number(recipe, name, kind, low, high):
-    value = getattr(recipe, name)
-    if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high or math.isinf(value):
-        what = "an integer" if kind is Integral else "a number"
-        span = f">= {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
-        raise ValueError(f"{name}: needs {what} {span}, got {value!r}")
-
-
 @dataclass(frozen=True, kw_only=True)
 class NetworkRecipe:
     "How the network is trained."
@@ -35,9 +28,7 @@ class NetworkRecipe:
     width: int = 64  # channels of the first group, >= 1; the others have twice and 4 times as many
     epochs: int = 9  # passes over the images, >= 1
     batch: int = 512  # images a step, >= 2; an epoch leaves out what does not fill one
-    rate: float = (
-        0.75  # largest learning rate at a batch of 512, in proportion to the batch at others, > 0; decay is not
-    )
+    rate: float = 0.75  # largest learning rate at a batch of 512, > 0; in proportion to the batch, unlike decay
     bias_rate: float = 64.0  # times the rate: that of the offsets of batch normalisation, > 0
     momentum: float = 0.85  # of Nesterov's kind, 0 to 1
     decay: float = 1e-3  # of weights in a step at the largest rate, 0 to 1
@@ -51,11 +42,11 @@ class NetworkRecipe:
 
     def __post_init__(self):
         for name, low in dict(width=1, epochs=1, batch=2, whitening_epochs=0, pad=0, cutout=0, mixup=0).items():
-            _check_number(self, name, Integral, low, math.inf)
+            check_field(self, name, Integral, bounds=(low, math.inf))
         for name in ("rate", "bias_rate"):
-            _check_number(self, name, Real, 1e-12, math.inf)
+            check_field(self, name, Real, bounds=(1e-12, math.inf))
         for name in ("momentum", "decay", "rise", "smoothing"):
-            _check_number(self, name, Real, 0, 1)
+            check_field(self, name, Real, bounds=(0, 1))
         if not isinstance(self.flip, bool):
             raise TypeError(f"flip: needs True or False, got {self.flip!r}")
 

@@ -8,7 +8,6 @@ __all__ = ['triangle', 'free_memory', 'NetworkTrainer', 'step_seconds', 'fastest
 
 # %% ../../nbs/learning/15c_network_training.ipynb #daef8270
 import math
-import os
 import time
 import warnings
 from collections.abc import Callable
@@ -37,7 +36,7 @@ from blockrr.learning.network import (
     network_bytes,
     whitening_filters,
 )
-from .network_targets import Targets, check_targets, label_targets, target_loss
+from .network_targets import Targets, check_targets, target_loss
 from .store import PathLike, array_digest, atomic_write, cached
 
 # %% ../../nbs/learning/15c_network_training.ipynb #eb9f1205
