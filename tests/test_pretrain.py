@@ -376,3 +376,26 @@ def test_images_may_be_grey_or_coloured(tmp_path):
     data = ImageData("digits", *arrays, ("one",))
     made = export((data.train_images, data.test_images), tmp_path, dims=4, steps=1)
     assert made.net.mean.shape == (3, 1, 1) and pretrained(data, folder=tmp_path).train.shape == (40, 4)
+
+
+def test_an_encoder_describes_images_that_it_never_saw(tmp_path, monkeypatch):
+    "A data set without a file of its own: the encoder's numbers, computed once."
+    made = export(IMAGES, tmp_path / "made", dims=8, steps=3)
+    few = replace(DIGITS, name="others", train_images=DIGITS.train_images[:30], train_labels=DIGITS.train_labels[:30])
+    how = {"folder": tmp_path / "made", "cache": tmp_path / "cache"}
+    found = pretrained(few, **how)
+    assert found.train.shape == (30, 8) and np.array_equal(found.train, made.codes(few.train_images, "cpu"))
+    assert np.array_equal(found.test, pretrained(DIGITS, **how).test)
+    monkeypatch.setattr(Encoder, "codes", None)
+    assert np.array_equal(pretrained(few, **how).train, found.train)
+    part = pretrained(replace(few, train_images=few.train_images[:9], train_labels=few.train_labels[:9]), few, **how)
+    assert np.array_equal(part.train, found.train[:9]) and part.key != found.key
+
+
+@pytest.mark.parametrize("change, word", [(lambda x: np.repeat(x, 3, 3), "channels"), (lambda x: x / 16.0, "uint8")])
+def test_images_that_an_encoder_cannot_describe(tmp_path, change, word):
+    made = export(IMAGES, tmp_path, dims=8, steps=3)
+    with pytest.raises((TypeError, ValueError), match=f"images: .*{word}"):
+        made.codes(change(DIGITS.test_images))
+    with pytest.raises(ValueError, match="basis: needs axes"):
+        replace(made, basis=None).codes(DIGITS.test_images)

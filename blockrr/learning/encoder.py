@@ -305,3 +305,19 @@ class Encoder:
             x = pixels.permute(0, 3, 1, 2).float() / self.about.get("white", 255.0)
             out.append(_described(net, x, self.recipe).cpu())
         return torch.cat(out).numpy()
+
+    def codes(
+        self,
+        images: np.ndarray,  # uint8 [n, H, W, C]
+        device: torch.device | str | None = None,  # None: a GPU where there is one
+    ) -> np.ndarray:  # int8 [n, d]; ValueError without a basis, or for images with other channels
+        "Describe images by integers along the encoder's axes."
+        channels = len(self.net.mean)
+        if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 4:
+            kind, shape = getattr(images, "dtype", type(images)), getattr(images, "shape", None)
+            raise TypeError(f"images: needs a uint8 array [n, H, W, C], got {kind} of shape {shape}")
+        if images.shape[3] != channels:
+            raise ValueError(f"images: needs {channels} channels, as the encoder was trained on, got {images.shape[3]}")
+        if self.basis is None:
+            raise ValueError("basis: needs axes, see `fit_pca`, got none")
+        return self.basis.codes(self.features(images, device))

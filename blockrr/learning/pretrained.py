@@ -15,7 +15,7 @@ import numpy as np
 
 from .features import Features
 from .images import ImageData, subset_rows
-from .store import PathLike, array_digest, atomic_write, file_digest
+from .store import PathLike, array_digest, atomic_write, cached, file_digest
 
 # %% ../../nbs/learning/07_pretrained.ipynb #e6060c92
 MAX_BYTES = 5_000_000  # bytes of a file that may be committed
@@ -76,7 +76,8 @@ _HOW_TO_PRETRAIN = """there are no pre-trained features of {name}: {path} does n
   - on a machine with a GPU: blockrr pretrain --name {name} --minutes 8 --output {path.parent}
   - without one, add --device cpu --minutes 60: a smaller network, and a smaller gain
   - or set BLOCKRR_PRETRAINED to a folder that holds {path.stem}.npz and {path.stem}.json
-  - or, if a data set that has a file holds its images: pretrained(data, base=that one); cifar10_1 holds cifar10_2"""
+  - or, if a data set that has a file holds its images: pretrained(data, base=that one); cifar10_1 holds cifar10_2
+  - or put an encoder.pt that `blockrr pretrain` made of other images there: it describes these as well"""
 
 
 def _description(path) -> dict:  # of a file; ValueError where it is missing or of something else
@@ -90,17 +91,35 @@ def _description(path) -> dict:  # of a file; ValueError where it is missing or 
     return about
 
 
+def _encoded(data, path, cache) -> Features:  # by the encoder of a file
+    digest, file = array_digest(data.train_images, data.test_images), file_digest(path)
+    recipe = dict(version=1, kind="encoded", images=digest, file=file)
+
+    def build() -> dict:
+        from blockrr.learning.encoder import Encoder
+
+        encoder = Encoder.load(path)
+        return {k: encoder.codes(x) for k, x in (("train", data.train_images), ("test", data.test_images))}
+
+    return Features(**cached("encoded", recipe, build, cache=cache), recipe=recipe)
+
+
 def pretrained(
     data: ImageData,  # labels are not looked at
     base: ImageData | None = None,  # holds all images of `data`, see `subset_rows`; None: `data` itself
     folder: PathLike | None = None,  # see `pretrained_root`
+    *,
+    cache: PathLike | bool | None = None,  # of what an encoder computes, see `cache_root`; False: nothing is kept
 ) -> (
     Features
 ):  # FileNotFoundError, with what to do, if there is no file; ValueError if it is damaged or of other images
-    "Read features of a data set that `blockrr pretrain` made."
+    "Return what `blockrr pretrain` made of a data set, or what its encoder says of images that it never saw."
     if base is not None:
-        return pretrained(base, folder=folder).take(*subset_rows(data, base))
+        return pretrained(base, folder=folder, cache=cache).take(*subset_rows(data, base))
     path = pretrained_root(folder) / f"{data.name}.npz"
+    encoder = path.with_name("encoder.pt")
+    if not path.exists() and encoder.exists():
+        return _encoded(data, encoder, cache)
     if not path.exists():
         raise FileNotFoundError(_HOW_TO_PRETRAIN.format(name=data.name, path=path))
     about = _description(path)
