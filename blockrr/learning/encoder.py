@@ -310,7 +310,7 @@ class Encoder:
         self,
         images: np.ndarray,  # uint8 [n, H, W, C]
         device: torch.device | str | None = None,  # None: a GPU where there is one
-    ) -> np.ndarray:  # int8 [n, d]; ValueError without a basis, or for images with other channels
+    ) -> np.ndarray:  # int8 [n, d]; ValueError without a basis or for other channels, TypeError for no such array
         "Describe images by integers along the encoder's axes."
         channels = len(self.net.mean)
         if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 4:
