@@ -19,7 +19,7 @@ from .images import ImageData
 from .store import PathLike
 
 # %% ../../nbs/learning/16_contrastive.ipynb #5dfa663a
-NETWORKS = ("resnet18", "compact")
+NETWORKS = ("resnet18", "groups")
 CONTRASTIVE_LOSSES = ("vicreg", "simclr")
 
 
@@ -30,7 +30,7 @@ class PretrainRecipe:
     size: int = 24  # side of a view, pixels
     views: int = 4  # views of each image in a step, >= 2
     batch: int = 256  # images in a step, >= 2
-    network: str = "resnet18"  # or "compact", for a processor
+    network: str = "resnet18"  # or "groups", for a processor
     width: int = 64  # channels of the network's first stage; the features are 8 times as many
     embed: int = 2048  # width of the three layers between features and loss
     loss: str = "vicreg"  # or "simclr"
@@ -73,7 +73,7 @@ class PretrainRecipe:
 
 # %% ../../nbs/learning/16_contrastive.ipynb #0ea123e6
 GPU = PretrainRecipe()
-LAPTOP = PretrainRecipe(network="compact", views=2, width=32, embed=512, loss="simclr", teacher=1.0, rate=2e-3)
+LAPTOP = PretrainRecipe(network="groups", views=2, width=32, embed=512, loss="simclr", teacher=1.0, rate=2e-3)
 
 # %% ../../nbs/learning/16_contrastive.ipynb #cca30b1d
 DRAWS_PER_VIEW = 11  # uniform numbers that one view takes

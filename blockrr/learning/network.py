@@ -145,10 +145,10 @@ class Network(nn.Module):
 # %% ../../nbs/learning/15a_network.ipynb #ec640451
 @torch.no_grad()
 def begin_anew(
-    network: Network,  # changed in place, so that a compiled network stays compiled
+    network: nn.Module,  # with whitening and groups; changed in place, so that a compiled network stays compiled
     generator: torch.Generator,  # on the CPU, whatever device the network is on
     filters: torch.Tensor | None = None,  # of the whitening, see `whitening_filters`; None: those it has
-) -> Network:  # the same
+) -> nn.Module:  # the same
     "Draw all weights anew, for training."
     reset(network, generator).train()
     network.whitening.bias.zero_()
