@@ -1,7 +1,7 @@
 """Pre-training measured: what the features are worth beside patches, and methods compared at an equal number of views.
 
     python tools/bench_pretrain.py features [--name cifar10_1] [--folder DIR] [--seeds 5] [--json FILE]
-    python tools/bench_pretrain.py axes --encoder encoder.pt [--name cifar10_1] [--json FILE]
+    python tools/bench_pretrain.py axes [--encoder FILE] [--name cifar10_1] [--json FILE]
     python tools/bench_pretrain.py methods [--views 150000] [--json FILE]
     python tools/bench_pretrain.py weights [--json FILE]
 
@@ -220,8 +220,9 @@ def worth(name, options):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("features", "axes", "methods", "weights"))
-    for name in ("--folder", "--encoder", "--json"):
+    for name in ("--folder", "--json"):
         parser.add_argument(name)
+    parser.add_argument("--encoder", default=pretrained_root() / "encoder.pt")
     parser.add_argument("--name", default="cifar10_1")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.6, 1.0, 2.0, math.inf])

@@ -3,7 +3,7 @@
 #
 #   tools/gpu_pretrain.sh check PACK OUT          about 3 minutes: right? how fast? how much memory? which rate and loss?
 #   tools/gpu_pretrain.sh train PACK OUT [ARGS]   MINUTES (default 8) and about one more for reading and features
-#   tools/gpu_pretrain.sh keep  OUT               at home: join the encoder's parts, put the features under results/pretrain
+#   tools/gpu_pretrain.sh keep  OUT               at home: join the encoder's parts, put features and encoder under results/pretrain
 #
 # PACK is what `blockrr data pack --bare` writes (about 53 MiB for CIFAR-10_1; NumPy alone reads it, in minutes on one core, less on many), or what
 # `blockrr data pack` writes (58 MiB, read in seconds where Pillow is installed: the better choice there). If only PACK.part0, PACK.part1 are there (from `split -n 2 -d -a 1 PACK
@@ -30,7 +30,7 @@ train)
     ls -l "$3" ;;
 keep)
     mkdir -p results/pretrain
-    cat "$2"/encoder.pt.part* > encoder.pt.tmp # ignored by git; for features of other images: blockrr pretrain --encoder
+    cat "$2"/encoder.pt.part* > results/pretrain/encoder.pt # describes the data sets that have no file there
     for f in "$2"/*.npz; do
         name=$(basename "$f" .npz)
         cp "$f" "${f%.npz}.json" results/pretrain/

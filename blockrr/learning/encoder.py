@@ -17,6 +17,7 @@ from torch import nn
 
 from .contrastive import PretrainRecipe
 from .device import torch_device
+from .images import check_pixels
 from .network import Group, Whitening, begin_anew, whitening_filters
 from .resnet import ResNet, reset
 from .store import PathLike, atomic_write
@@ -302,10 +303,8 @@ class Encoder:
         device: torch.device | str | None = None,  # None: a GPU where there is one
     ) -> np.ndarray:  # int8 [n, d]; ValueError without a basis or for other channels, TypeError for no such array
         "Describe images by integers along the encoder's axes."
+        check_pixels(images)
         channels = len(self.net.mean)
-        if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 4:
-            kind, shape = getattr(images, "dtype", type(images)), getattr(images, "shape", None)
-            raise TypeError(f"images: needs a uint8 array [n, H, W, C], got {kind} of shape {shape}")
         if images.shape[3] != channels:
             raise ValueError(f"images: needs {channels} channels, as the encoder was trained on, got {images.shape[3]}")
         if self.basis is None:

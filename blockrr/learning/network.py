@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from .augment import Augmentation
+from .images import check_pixels
 from .resnet import reset
 from .training import check_field
 
@@ -165,10 +166,8 @@ def check_images(
     name: str = "images",  # for the error
 ) -> None:  # TypeError or ValueError for images that the network is not made for
     "Refuse images of other sizes, channels or types."
-    shape = getattr(images, "shape", None)
-    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 4:
-        kind = getattr(images, "dtype", type(images).__name__)
-        raise TypeError(f"{name}: needs a uint8 array [n, h, w, c], got {kind} of shape {shape}")
+    check_pixels(images, name)
+    shape = images.shape
     if not len(images) or not 8 <= min(shape[1:3]) <= max(shape[1:3]) <= 64 or shape[3] not in (1, 3):
         raise ValueError(f"{name}: needs images of 8 to 64 pixels with 1 or 3 channels, got shape {shape}")
 

@@ -28,6 +28,7 @@ from blockrr.learning.contrastive import (
 )
 from .device import memory_advice, precision, processor_name, synchronize, torch_device, tuned
 from .encoder import Encoder, as_stored, brightest, embedder, fit_pca
+from .images import check_pixels
 from .pretrained import write_features
 from .store import PathLike, array_digest, atomic_write
 from ..privacy.checks import moved
@@ -231,10 +232,7 @@ class _Checkpoint:
 
 # %% ../../nbs/learning/18_pretrain.ipynb #3b42cca1
 def _check_images(images, recipe):
-    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 4:
-        kind = getattr(images, "dtype", type(images))
-        shape = getattr(images, "shape", None)
-        raise TypeError(f"images: needs a uint8 array [n, H, W, C], got {kind} of shape {shape}")
+    check_pixels(images)
     if len(images) < recipe.batch:
         raise ValueError(f"batch: needs at most the {len(images)} images there are, got {recipe.batch}")
 

@@ -74,7 +74,7 @@ def pretrained_root(
 # %% ../../nbs/learning/17a_pretrained.ipynb #33115fa8
 _HOW_TO_PRETRAIN = """there are no pre-trained features of {name}: {path} does not exist. To make them:
   - on a machine with a GPU: blockrr pretrain --name {name} --minutes 8 --output {path.parent}
-  - without one, add --device cpu --minutes 60: a smaller network, and a smaller gain
+  - without one, add --device cpu --minutes 150: a smaller network, and a smaller gain
   - or set BLOCKRR_PRETRAINED to a folder that holds {path.stem}.npz and {path.stem}.json
   - or, if a data set that has a file holds its images: pretrained(data, base=that one); cifar10_1 holds cifar10_2
   - or put an encoder.pt that `blockrr pretrain` made of other images there: it describes these as well"""
