@@ -332,6 +332,8 @@ def test_command_line(commanded, capsys):
     patches, joint = run_all([aware, replace(aware, options={"features": "both"})])
     assert "features" not in patches.details and joint.details["features"]
     assert patches.details["held_out"] != joint.details["held_out"]
+    network = Spec("digits", "rr", 3.0, learner="network_posterior", options={"features": "both", "epochs": 1})
+    assert run_all([network])[0].details["features"] == joint.details["features"]
 
 
 def test_refused_commands(tmp_path, monkeypatch):

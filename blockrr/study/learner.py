@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Released', 'SpecLike', 'Outcome', 'LearnerOption', 'Pace', 'Learner', 'fit_together', 'on_single_labels',
-           'label_grid', 'likelihood_grid']
+           'label_grid', 'pretrained_facts', 'likelihood_grid']
 
 # %% ../../nbs/study/02a_learner.ipynb #e9a2b918
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -191,6 +191,14 @@ def label_grid(
         r.check_single("this one")
         row[r.rows] = r.labels
     return y
+
+
+def pretrained_facts(
+    workspace: Workspace,
+    features: str,  # of FEATURE_KINDS, which a learner looks at
+) -> dict:  # for the record
+    "Name the file of pre-trained features that a learner depends on, if it does."
+    return {} if features == "patches" else {"features": [workspace.features("pretrained").key]}
 
 
 def likelihood_grid(

@@ -25,6 +25,7 @@ from blockrr.study.learner import (
     label_grid,
     likelihood_grid,
     on_single_labels,
+    pretrained_facts,
 )
 from .network_learners import NETWORK_LEARNERS
 
@@ -63,8 +64,7 @@ def fit_on_coordinates(
     def fit_coordinates(workspace: Workspace, released: Sequence[Released], **options: Any) -> list[Outcome]:
         of_images = {k: options.pop(k) for k in _OF_IMAGES if k in options}
         done = fit(workspace.coordinates(**of_images), workspace, released, **options)
-        pretrained = _features_of(of_images) != "patches"
-        facts = {"features": [workspace.features("pretrained").key]} if pretrained else {}
+        facts = pretrained_facts(workspace, _features_of(of_images))
         return [Outcome(p, {**details, **facts}) for p, details in zip(done.predictions, done.details)]
 
     return fit_together(fit_coordinates)

@@ -17,7 +17,16 @@ import numpy as np
 from ..learning.store import cache_root, recipe_digest
 from ..learning.workspace import FEATURE_KINDS, Workspace
 from ..privacy.sampling import seed_sequence
-from .learner import Learner, Outcome, Pace, Released, SpecLike, likelihood_grid, on_single_labels
+from blockrr.study.learner import (
+    Learner,
+    Outcome,
+    Pace,
+    Released,
+    SpecLike,
+    likelihood_grid,
+    on_single_labels,
+    pretrained_facts,
+)
 
 if TYPE_CHECKING:
     from blockrr.learning.network import NetworkRecipe
@@ -188,6 +197,7 @@ def _train_on_posteriors(workspace: Workspace, spec: SpecLike, released: Release
         "mean of both": (of_teacher + of_network).argmax(1),
     }
     facts = {**_network_facts(done, trainer), **details, "teacher": teacher.details[0]}
+    facts |= pretrained_facts(workspace, chosen["features"])
     return Outcome(of_network.argmax(1), facts, others)
 
 # %% ../../nbs/study/02b_network_learners.ipynb #bbe07cdf
