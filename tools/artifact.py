@@ -177,11 +177,11 @@ def other_rows() -> list[tuple]:
         ),
         (
             "Features of a network that saw no label",
-            "`results/pretrain/cifar10_1.npz`",
-            "blockrr pretrain --minutes 48 --output runs/pretrain",
+            "`results/pretrain`: features of CIFAR-10₁, and the encoder",
+            f"blockrr pretrain --device cpu --steps {pretrain['steps']} --output runs/pretrain",
             minutes(pretrain["seconds"]),
             pretrain["device"],
-            "none: training stops after a time, so another run gives other features; those used are committed",
+            "none: another processor's arithmetic gives other features; those used are committed",
         ),
     ]
 
