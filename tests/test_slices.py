@@ -137,12 +137,17 @@ def test_all_profiles_are_known():
     assert {"smoke", "laptop", "gpu", "gpu_smoke", "learners", "network", "optimal", "regression"} <= set(profiles())
 
 
-def test_what_a_slice_reads_of_pretrained_features(monkeypatch):
+def test_what_a_slice_reads_of_pretrained_features(tmp_path, monkeypatch):
     both = {"learner": "forward", "options": {"features": "both"}}
     monkeypatch.setenv("BLOCKRR_PRETRAINED", "here")
     assert pretrained_files({"dataset": "cifar10_2", "learners": [both]}) == ["here/cifar10_1.json"]
     assert pretrained_files({"dataset": "digits", "options": {"features": "pretrained"}}) == ["here/digits.json"]
     assert pretrained_files({"dataset": "digits", "learners": ["probe", {"learner": "forward"}]}) == []
+    monkeypatch.setenv("BLOCKRR_PRETRAINED", str(tmp_path))
+    (tmp_path / "encoder.pt").touch()
+    assert pretrained_files({"dataset": "digits", "learners": [both]}) == [str(tmp_path / "encoder.pt")]
+    (tmp_path / "digits.json").touch()
+    assert pretrained_files({"dataset": "digits", "learners": [both]}) == [str(tmp_path / "digits.json")]
 
 
 def test_a_digest_covers_what_is_imported_and_nothing_else(tmp_path, monkeypatch):

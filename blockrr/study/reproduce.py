@@ -117,13 +117,15 @@ def slices(
 def pretrained_files(
     parameters: Mapping[str, Any],  # of a slice
 ) -> list[str]:
-    "Name the descriptions of the pre-trained features that a slice reads: new ones make new records."
+    "Name what says which pre-trained features a slice reads, or the encoder that makes them: new ones, new records."
     plans = [parameters, *parameters.get("learners", [])]
     asked = [p.get("options", {}) for p in plans if isinstance(p, Mapping)]
     if all(o.get("features", "patches") == "patches" for o in asked):
         return []
     name = parameters["dataset"].replace("cifar10_2", "cifar10_1")  # which holds all images of the other
-    return [str(Path(os.environ.get("BLOCKRR_PRETRAINED", "results/pretrain"), f"{name}.json"))]
+    folder = Path(os.environ.get("BLOCKRR_PRETRAINED", "results/pretrain"))
+    made, encoder = folder / f"{name}.json", folder / "encoder.pt"
+    return [str(encoder if encoder.exists() and not made.exists() else made)]
 
 # %% ../../nbs/study/22_reproduce.ipynb #45f5ca7a
 def _imported(path: Path, root: Path) -> Iterator[str]:
