@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -286,6 +287,16 @@ def test_subsets_and_larger_sets(tmp_path):
     assert part.train.shape == own.train.shape
     assert (part.train != own.train).mean() < 0.01  # batches of another size may round otherwise
     assert abs(part.train.astype(int) - own.train).max() <= 1
+
+
+def test_the_encoder_has_as_many_axes_as_the_file_has_room_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(P, "write_features", partial(P.write_features, limit=6000))
+    made = export(IMAGES, tmp_path, dims=16, steps=2)
+    described = pretrained(DIGITS, folder=tmp_path).train
+    assert 1 <= described.shape[1] < 16
+    kept = Encoder.load(tmp_path / "encoder.pt")
+    assert np.array_equal(kept.codes(DIGITS.train_images, "cpu"), described)
+    assert kept.basis.axes.shape == made.basis.axes.shape
 
 
 SIZES = "--size 8 --views 4 --batch 32 --width 4 --embed 32 --dims 16".split()

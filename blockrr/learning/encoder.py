@@ -7,7 +7,7 @@ __all__ = ['GroupEncoder', 'Embedder', 'brightest', 'embedder', 'Basis', 'fit_pc
 
 # %% ../../nbs/learning/17_encoder.ipynb #c7dff889
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -130,6 +130,13 @@ class Basis:
 
     def __repr__(self):
         return f"Basis({len(self.mean)} -> {self.axes.shape[1]}, step {self.step:.3g})"
+
+    def first(
+        self,
+        d: int,  # how many
+    ) -> "Basis":
+        "Keep the first axes."
+        return replace(self, axes=self.axes[:, :d])
 
     def codes(
         self,

@@ -379,9 +379,9 @@ def pretrain_and_export(
     output: PathLike,  # folder
     recipe: PretrainRecipe = GPU,  # all settings
     encoder: Encoder | None = None,  # trained already
-    dims: int = 256,  # features an image
+    dims: int = 256,  # features an image, fewer if the file would be too large
     **options,  # further arguments of `pretrain`
-) -> Encoder:  # with its basis
+) -> Encoder:  # with a basis of as many axes as the file has features
     "Pre-train, and write the encoder and the features of all images."
     output = Path(output)
     output.mkdir(parents=True, exist_ok=True)
@@ -392,10 +392,7 @@ def pretrain_and_export(
     device = options.get("device")
     with tuned(True), memory_advice(_advice(recipe, device)):
         train, test = (encoder.features(x, device) for x in (train_images, test_images))
-    if encoder.basis is None:
-        encoder = replace(encoder, basis=fit_pca(train, dims))
-    if new:
-        encoder.save(output / "encoder.pt")
+    basis = encoder.basis or fit_pca(train, dims)
     about = {
         "data": name,
         "images_sha256": array_digest(train_images, test_images),
@@ -403,8 +400,10 @@ def pretrain_and_export(
         "recipe": asdict(encoder.recipe),
         "seconds_features": round(time.monotonic() - start, 1),
     }
-    basis = encoder.basis
-    write_features(output / f"{name}.npz", basis.codes(train), basis.codes(test), about=about)
+    about = write_features(output / f"{name}.npz", basis.codes(train), basis.codes(test), about=about)
+    encoder = replace(encoder, basis=basis.first(about["shape"][2]))
+    if new:
+        encoder.save(output / "encoder.pt")
     return encoder
 
 
