@@ -151,7 +151,7 @@ def fit_pca(
     features: np.ndarray,  # float [n, D], of training images
     dims: int = 256,  # how many axes to keep, >= 1; no more than there are directions
     *,
-    steps: float = 32.0,  # integer steps per standard deviation of the first axis
+    steps: float = 16.0,  # integer steps per standard deviation of the first axis
     power: float = 0.5,  # spreads are raised to it, relative to the first: 1 keeps them, 0 makes them equal
 ) -> Basis:
     "Find the axes along which training images differ most."
