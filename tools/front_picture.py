@@ -30,17 +30,20 @@ def means(frame) -> dict:  # epsilon -> [mean, standard deviation], in percent
 
 def curves() -> dict:  # name -> {epsilon: [mean, standard deviation]}
     "Read what is drawn."
-    laptop, learners, sets = (
-        read_records(ROOT / "results" / name / "records") for name in ("laptop", "learners", "sets")
+    laptop, learners, sets, network = (
+        read_records(ROOT / "results" / name / "records") for name in ("laptop", "learners", "sets", "network")
     )
     paper = printed("overall").query("dataset == @DATASET and not misprint").groupby("epsilon").value.max()
     known = pd.concat([sets, learners]).query("dataset == @DATASET and learner == 'forward'")
     known = known[known.options.map(lambda o: o == PRE_TRAINED)]
     known = known.drop_duplicates(["epsilon", "mechanism", "seed"])  # the studies share cells
     main = laptop[(laptop.mechanism == "rr") & (laptop.dataset == DATASET)]
+    believed = network.query("dataset == @DATASET and learner == 'network' and mechanism == 'rr' and seed < 2")
+    twice = believed.groupby("epsilon").filter(lambda runs: len(runs) == 2)
     return {
         "paper's best of three (ResNet-18, GPU)": {e: [v, 0] for e, v in paper.items()},
         "ours: ridge on RR": means(main),
+        "ours: small network on RR (two seeds)": means(twice),
         "ours: likelihood on RR": means(known[known.mechanism == "rr"]),
         "ours: likelihood on sets": means(known[known.mechanism == "subset"]),
     }
@@ -51,7 +54,13 @@ def digest(numbers: dict) -> str:
 
 
 def draw(numbers: dict):
-    looks = [("black", "--", "s"), ("#999933", "-", "v"), ("#4477AA", "-", "o"), ("#CC3311", "-", "D")]
+    looks = [
+        ("black", "--", "s"),
+        ("#999933", "-", "v"),
+        ("#AA4499", "-", "^"),
+        ("#4477AA", "-", "o"),
+        ("#CC3311", "-", "D"),
+    ]
     fig, ax = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
     for (name, points), (colour, line, mark) in zip(numbers.items(), looks):
         where = [min(e, LAST) for e in points]
