@@ -216,7 +216,7 @@ def _principal_axes(x, directions) -> _Directions:
 def concatenate(
     Z: Projection,  # of some images
     features: Features,  # of the same images
-    weight: float = 10.0,  # mean variance of a feature, in units of that of a coordinate, > 0
+    weight: float = 30.0,  # mean variance of a feature, in units of that of a coordinate, > 0
     *,
     directions: int = 2048,  # how many are kept
     cache: PathLike | bool | None = None,  # folder, see `cache_root`; False computes without storing
