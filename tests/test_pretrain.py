@@ -405,6 +405,15 @@ def test_an_encoder_describes_images_that_it_never_saw(tmp_path, monkeypatch):
     assert np.array_equal(part.train, found.train[:9]) and part.key != found.key
 
 
+def test_an_encoder_of_other_images_is_no_substitute(tmp_path):
+    "The advice for a missing file, and why the encoder beside it does not serve."
+    export(IMAGES, tmp_path / "made", dims=8, steps=1)
+    coloured = [np.repeat(x, 3, 3) for x in IMAGES]
+    other = replace(DIGITS, name="others", train_images=coloured[0], test_images=coloured[1])
+    with pytest.raises(FileNotFoundError, match="(?s)blockrr pretrain --name others.*does not serve.*1 channels"):
+        pretrained(other, folder=tmp_path / "made", cache=False)
+
+
 @pytest.mark.parametrize("change, word", [(lambda x: np.repeat(x, 3, 3), "channels"), (lambda x: x / 16.0, "uint8")])
 def test_images_that_an_encoder_cannot_describe(tmp_path, change, word):
     made = export(IMAGES, tmp_path, dims=8, steps=3)

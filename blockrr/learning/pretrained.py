@@ -99,7 +99,11 @@ def _encoded(data, path, cache) -> Features:  # by the encoder of a file
         from blockrr.learning.encoder import Encoder
 
         encoder = Encoder.load(path)
-        return {k: encoder.codes(x) for k, x in (("train", data.train_images), ("test", data.test_images))}
+        try:
+            return {k: encoder.codes(x) for k, x in (("train", data.train_images), ("test", data.test_images))}
+        except ValueError as e:
+            advice = _HOW_TO_PRETRAIN.format(name=data.name, path=path.with_name(f"{data.name}.npz"))
+            raise FileNotFoundError(f"{advice}\nThe {path.name} that is there does not serve: {e}") from e
 
     return Features(**cached("encoded", recipe, build, cache=cache), recipe=recipe)
 
