@@ -116,6 +116,7 @@ class Judged(NamedTuple):
     explained: dict  # share of released labels, by epsilon
     clean: float  # accuracy with true labels
     size: int  # bytes of the file
+    kept: int  # axes that it has room for
 
 
 def judge(data, described, **how):
@@ -128,8 +129,8 @@ def judge(data, described, **how):
         curve = probe.fit(released(data, e), data.n_classes).curve
         explained[f"explained at epsilon {e:g}, %"] = round(100 * float(curve.max(1).mean()), 3)
     with tempfile.TemporaryDirectory() as folder:
-        size = write_features(Path(folder) / "x.npz", *codes, about={})["bytes"]
-    return Judged(explained, clean(probe, data), size)
+        written = write_features(Path(folder) / "x.npz", *codes, about={})
+    return Judged(explained, clean(probe, data), written["bytes"], written["shape"][2])
 
 
 def released(data, epsilon):
@@ -164,7 +165,7 @@ def axes(data, path):
     for dims, power, steps in CHOICES:
         judged = judge(data, described, dims=dims, power=power, steps=steps)
         choice = {"axes": dims, "power": power, "steps": steps}
-        facts = {"clean test accuracy, %": judged.clean, "bytes": judged.size}
+        facts = {"clean test accuracy, %": judged.clean, "bytes": judged.size, "axes in the file": judged.kept}
         yield show({**choice, **judged.explained, **facts})
 
 

@@ -43,7 +43,7 @@ def curves() -> dict:  # name -> {epsilon: [mean, standard deviation]}
     return {
         "paper's best of three (ResNet-18, GPU)": {e: [v, 0] for e, v in paper.items()},
         "ours: ridge on RR": means(main),
-        "ours: small network on RR (two seeds)": means(twice),
+        "ours: small network on RR (two seeds, test-time views)": means(twice),
         "ours: likelihood on RR": means(known[known.mechanism == "rr"]),
         "ours: likelihood on sets": means(known[known.mechanism == "subset"]),
     }

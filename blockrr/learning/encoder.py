@@ -133,8 +133,8 @@ class Basis:
 
     def first(
         self,
-        d: int,  # how many
-    ) -> "Basis":
+        d: int,  # how many, >= 1; all there are where these are fewer
+    ) -> "Basis":  # axes [D, d], the rest unchanged
         "Keep the first axes."
         return replace(self, axes=self.axes[:, :d])
 
